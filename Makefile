@@ -1,0 +1,57 @@
+# `make` prints this help. VENV names the folder of the environment; nothing outside it is touched.
+VENV ?= .venv
+PYTHON ?= python3
+ARGS ?=
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV := $(VENV)/uv/bin/uv
+
+# Nothing that names an index may reach a lock file, and the resolution must not depend on this
+# machine's extra indexes: they may hold a few of a release's files only.
+COMPILE := env -u UV_INDEX -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS $(UV) pip compile --quiet --universal \
+  --python-version 3.11 --generate-hashes --custom-compile-command "make lock" --no-emit-index-url \
+  --no-emit-find-links --prerelease disallow $(ARGS)
+
+.PHONY: help install check test demo lock generate clean soak test-containers
+
+help: ## print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make the environment from the locks (quick when nothing changed)
+
+$(STAMP): locks/dev.txt locks/uv.txt locks/install.py pyproject.toml
+	@$(PYTHON) locks/install.py $(VENV)
+	@touch $@
+
+check: $(STAMP) ## format, lint, types, imports, generated files, locks
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m statemachines --check
+	@if grep -n '://' locks/*.txt; then echo 'A lock file names a host.' >&2; exit 1; fi
+
+test: $(STAMP) ## all tests but the long ones; ARGS is handed to pytest
+	$(BIN)/pytest $(ARGS)
+
+soak: $(STAMP) ## the tests that take minutes
+	$(BIN)/pytest -m soak --timeout 1800 $(ARGS)
+
+test-containers: $(STAMP) ## the tests that need a container engine
+	$(BIN)/pytest -m docker --timeout 300 $(ARGS)
+
+demo: $(STAMP) ## a job that grows and shrinks, on this machine
+	$(BIN)/xce demo $(ARGS)
+
+generate: $(STAMP) ## print what the lifecycle tables imply: SQL and diagrams
+	$(BIN)/python -m statemachines
+
+lock: ## resolve all versions again; ARGS="--upgrade" takes newer ones
+	@test -x $(UV) || $(PYTHON) locks/install.py $(VENV)
+	$(COMPILE) pyproject.toml -o locks/runtime.txt
+	$(COMPILE) pyproject.toml --group test --group check --group build -c locks/runtime.txt -o locks/dev.txt
+	echo 'uv>=0.9' | $(COMPILE) - -o locks/uv.txt
+
+clean: ## remove the environment and everything that tools left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

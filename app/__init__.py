@@ -1,0 +1,1 @@
+"""The programs of xce and what they are made of."""

@@ -1,0 +1,1 @@
+"""The program `xce`: one module a command."""

@@ -1,0 +1,33 @@
+"""`xce bench`: figures as ratios to a floor measured in the same run."""
+
+import importlib
+import json
+import sys
+from typing import Any
+
+import click
+
+
+@click.group("bench")
+def command() -> None:
+    """Measure figures; each benchmark starts what it needs in a temporary folder.
+
+    The table and, last of all, one JSON object go to stdout. Exit code 0 when the figures are
+    reached, 1 when not.
+    """
+
+
+@command.command("latency")
+@click.option("--samples", type=click.IntRange(min=1), default=300, show_default=True)
+@click.option("--gap-s", type=click.FloatRange(min=0), default=0.05, show_default=True)
+def latency(*, samples: int, gap_s: float) -> None:
+    """Grow to a running process, and shrink to free room, on an idle system."""
+    finish("latency", samples=samples, gap_s=gap_s)
+
+
+def finish(name: str, **options: Any) -> None:
+    """Run one benchmark, print its object, and exit as it says."""
+    module = importlib.import_module(f"app.bench.{name}")
+    result: dict[str, Any] = module.run(say=click.echo, **options)
+    click.echo(json.dumps(result))
+    sys.exit(0 if result["ok"] else 1)

@@ -1,0 +1,24 @@
+"""The errors that are told to the user as they are; any other is a fault of the program."""
+
+
+def known_errors() -> tuple[type[Exception], ...]:
+    """Their classes, imported only when something went wrong."""
+    from app.daemons.api_server import PlaceError
+    from app.daemons.up import UpError
+    from app.daemons.worker import AnotherWorkerError
+    from app.db.administration import Refused
+    from app.db.embedded import EmbeddedError
+    from app.db.errors import DatabaseError
+    from app.db.scripts import ScriptError
+    from app.runtime.settings import SettingsError
+
+    return (
+        AnotherWorkerError,
+        DatabaseError,
+        EmbeddedError,
+        PlaceError,
+        Refused,
+        ScriptError,
+        SettingsError,
+        UpError,
+    )

@@ -1,0 +1,70 @@
+"""`xce up`: everything on one machine."""
+
+import math
+from pathlib import Path
+
+import click
+
+
+@click.command("up")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep everything in this folder between runs  [default: a temporary one]",
+)
+@click.option("--workers", type=click.IntRange(min=0, max=64), default=3, show_default=True)
+@click.option("--controllers", type=click.IntRange(min=1, max=8), default=1, show_default=True)
+@click.option("--cpus", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8420,
+    show_default=True,
+    help="Of the first controller; the next have the following ones. 0 takes free ones.",
+)
+@click.option("--set", "settings", multiple=True, metavar="NAME=V", help="A setting, repeatable.")
+@click.option("--parent", type=int, hidden=True, help="End when this process ends.")
+@click.option("--json", "as_json", is_flag=True, help="One line on stdout when all is ready.")
+def command(
+    *,
+    data: Path | None,
+    workers: int,
+    controllers: int,
+    cpus: int,
+    port: int,
+    settings: tuple[str, ...],
+    parent: int | None,
+    as_json: bool,
+) -> None:
+    """Run a whole cluster here: PostgreSQL, controllers, and workers that stand for h1 … hN.
+
+    Each of the hosts has --cpus cpus. Ctrl-C stops it all and leaves nothing behind.
+    """
+    from app.daemons.up import Wishes, main
+    from app.runtime.process import end_with_parent
+
+    if parent is not None:
+        end_with_parent(parent)
+    main(
+        Wishes(
+            data=data,
+            workers=workers,
+            controllers=controllers,
+            cpus=cpus,
+            port=port,
+            settings=parsed_settings(settings),
+            as_json=as_json,
+        )
+    )
+
+
+def parsed_settings(settings: tuple[str, ...]) -> dict[str, float]:
+    """`NAME=V` strings as a mapping."""
+    pairs = [setting.partition("=") for setting in settings]
+    try:
+        values = {name: float(value) for name, _, value in pairs}
+    except ValueError as error:
+        raise click.BadParameter("settings are written NAME=NUMBER", param_hint="--set") from error
+    if not all(math.isfinite(value) for value in values.values()):
+        raise click.BadParameter("a setting is a finite number", param_hint="--set")
+    return values

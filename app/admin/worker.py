@@ -1,0 +1,33 @@
+"""`xce worker`: one host's daemon."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("worker")
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/var/lib/xce"),
+    show_default=True,
+    help="Where the keeper, its records and the jobs' run folders live.",
+)
+@click.option("--api-url", help="What tasks get as XCE_API_URL.")
+@click.option("--as-starter", is_flag=True, hidden=True, help="As root, run jobs as root.")
+@click.option("--parent", type=int, hidden=True, help="End when this process ends.")
+def command(*, run_dir: Path, api_url: str | None, as_starter: bool, parent: int | None) -> None:
+    """Run the worker of one host; the database login says which.
+
+    Its tasks live on when it ends, and the next worker on the same folder takes them over.
+    """
+    from app.daemons.worker import WorkerOptions, serve
+    from app.runtime.logs import configure_logs
+    from app.runtime.process import end_with_parent
+    from app.runtime.settings import Settings
+
+    if parent is not None:
+        end_with_parent(parent)
+    settings = Settings.from_environment()
+    configure_logs("worker", level=settings.log_level)
+    serve(settings, WorkerOptions(run_dir, as_starter=as_starter, api_url=api_url))

@@ -1,0 +1,38 @@
+"""Who calls: `Authorization: Bearer TOKEN`, looked up in the database on every call."""
+
+from litestar.di import NamedDependency
+
+from app.api.asking import Asked
+from app.api.problems import Refusal
+from app.api.services import Services
+from app.db.accounts import Caller, token_sha256
+
+TOKEN_CHARACTERS_MAX = 512
+
+
+async def caller(request: Asked, services: NamedDependency[Services]) -> Caller:
+    """The bearer of the token, an owner or an operator. Raises Refusal.
+
+    Nothing is cached, so that a revoked token is dead at once; calls that arrive together are
+    looked up together.
+    """
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not 0 < len(token) <= TOKEN_CHARACTERS_MAX:
+        raise unauthenticated("send a token as `Authorization: Bearer TOKEN`")
+    found = await services.callers.ask(token_sha256(token))
+    if found is None:
+        raise unauthenticated("the token is unknown, revoked or expired; ask an operator for one")
+    if found.role == "job":
+        raise Refusal("not_allowed", "a job's token is good for /v1/in-job only")
+    return found
+
+
+def check_operator(who: Caller) -> None:
+    """Raises Refusal."""
+    if not who.is_operator:
+        raise Refusal("not_allowed", "this is for operators; ask one of them")
+
+
+def unauthenticated(detail: str) -> Refusal:
+    return Refusal("unauthenticated", detail)

@@ -1,0 +1,108 @@
+"""Resize requests: ask, list, show, cancel."""
+
+from typing import Any
+
+from litestar import Response, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+
+from app.api.answering import answered, page, resize_answered
+from app.api.asking import Asked, Query, body_of, caller_facts, id_of, if_match_of
+from app.api.next import resize_of
+from app.api.problems import not_found
+from app.api.schema import doc
+from app.api.services import Services, accepted
+from app.api.terms import resize_terms
+from app.db.accounts import Caller
+from app.db.calls import Answer
+from app.db.errors import translated
+from app.db.jobs import is_visible
+from app.db.resizes import CancelCall, ResizeCall, ResizeFilter, list_resizes, resizes_by_id
+from app.wire.pages import Page
+from app.wire.resizes import CancelAsk, Resize, ResizeAsk
+
+
+@post(
+    "/v1/jobs/{job_id:str}/resizes",
+    opt=doc("Ask to grow or shrink a running job", gives=Resize, status=202, body=ResizeAsk),
+)
+async def ask_resize(
+    request: Asked,
+    job_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    Query(request)
+    number = id_of(job_id, "job")
+    ask, sha256 = await body_of(request, ResizeAsk)
+    facts = caller_facts(request, caller, f"/v1/jobs/{number}/resizes", sha256)
+    call = ResizeCall(job_id=number, if_match=if_match_of(request), **facts, **resize_terms(ask))
+    return _answered(*await services.resizes.ask(call))
+
+
+@get(
+    "/v1/jobs/{job_id:str}/resizes",
+    opt=doc("List a job's requests", gives=Page[Resize], query=("all", "cursor", "limit")),
+)
+async def show_resizes(
+    request: Asked,
+    job_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    query = Query(request, "all", "cursor", "limit")
+    limit = query.limit()
+    wanted = ResizeFilter(job_id=id_of(job_id, "job"), is_all=query.flag("all"))
+    with translated():
+        async with services.pool.connection() as conn:
+            if not await is_visible(conn, wanted.job_id, sees_only=caller.sees_only):
+                raise not_found("job")
+            resizes = await list_resizes(
+                conn, wanted, made=resize_of, after=query.cursor(), limit=limit + 1
+            )
+    return page(resizes, limit, lambda resize: str(resize.id))
+
+
+@get("/v1/resizes/{request_id:str}", opt=doc("Show a request", gives=Resize))
+async def show_resize(
+    request: Asked,
+    request_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    Query(request)
+    number = id_of(request_id, "request")
+    with translated():
+        async with services.pool.connection() as conn:
+            found = await resizes_by_id(conn, [number], made=resize_of, sees_only=caller.sees_only)
+    if number not in found:
+        raise not_found("request")
+    return answered(found[number])
+
+
+@post(
+    "/v1/resizes/{request_id:str}/cancel",
+    opt=doc("Take a request back, or some of its tasks", gives=Resize, body=CancelAsk),
+)
+async def cancel_resize(
+    request: Asked,
+    request_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    Query(request)
+    number = id_of(request_id, "request")
+    ask, sha256 = await body_of(request, CancelAsk)
+    facts: dict[str, Any] = caller_facts(request, caller, f"/v1/resizes/{number}/cancel", sha256)
+    call = CancelCall(request_id=number, count=ask.count, **facts)
+    return _answered(*await services.cancels.ask(call))
+
+
+def _answered(answer: Answer, resize: Resize | None) -> Response[bytes]:
+    accepted(answer)
+    if resize is None:
+        raise not_found("request")
+    return resize_answered(resize, answer)
+
+
+HANDLERS = [ask_resize, show_resizes, show_resize, cancel_resize]

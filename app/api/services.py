@@ -1,0 +1,120 @@
+"""What the handlers stand on: the pool, one group commit a verb, and the doorbell."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import LiteralString, TypeVar
+
+from litestar import Litestar
+
+from app.api.metrics import BATCH_CALLS
+from app.api.next import resize_of
+from app.api.problems import Refusal
+from app.db.accounts import Caller, callers
+from app.db.batch import Batch, Committed, Connection
+from app.db.calls import Answer, Call, commit_one
+from app.db.connect import Pool, open_pool
+from app.db.doorbell import PLAN, Doorbell
+from app.db.jobs import KillCall, jobs_by_id
+from app.db.resizes import CancelCall, ResizeCall, resizes_by_id
+from app.db.statements import statement
+from app.wire.jobs import Job
+from app.wire.resizes import Resize
+
+Asked = TypeVar("Asked", bound=Call)
+Resource = TypeVar("Resource")
+
+
+@dataclass(frozen=True)
+class ApiSettings:
+    """`scheduler_wake` is set after each commit that the scheduler in this process should see."""
+
+    database_url: str
+    scheduler_wake: asyncio.Event | None = None
+    pool_max: int = 8
+    body_bytes_max: int = 1024 * 1024
+
+
+class Services:
+    """Open while the application lives."""
+
+    pool: Pool
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._url = settings.database_url
+        self._pool_max = settings.pool_max
+        self._wake = settings.scheduler_wake
+        self._doorbell = Doorbell(settings.database_url)
+        self.callers: Batch[bytes, Caller | None] = Batch(
+            self._url, callers, application="xce api callers", is_repeatable=True
+        )
+        self.resizes = self._verb(ResizeCall, "ask_resizes", _resizes)
+        self.cancels = self._verb(CancelCall, "cancel_requests", _resizes)
+        self.kills = self._verb(KillCall, "kill_jobs", _jobs)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncIterator[None]:
+        """Starts without the database too: then every call is answered 503 until it is back."""
+        self.pool = await open_pool(self._url, size_max=self._pool_max, application="xce api")
+        batches = (self.callers, self.resizes, self.cancels, self.kills)
+        running = [asyncio.create_task(batch.run()) for batch in batches]
+        await self._doorbell.open()
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await self._doorbell.close()
+            await self.pool.close()
+
+    async def commit(self, query: LiteralString, call: Call) -> Answer:
+        """Run one call in a transaction of its own, ring, and give its acceptance.
+
+        Raises Refusal and Unavailable.
+        """
+        answer = await commit_one(self.pool, query, call)
+        await self._tell([answer])
+        return accepted(answer)
+
+    async def _tell(self, answers: Sequence[Answer]) -> None:
+        channels = {channel for answer in answers for channel in answer.rings}
+        if self._wake is not None and PLAN in channels:
+            self._wake.set()
+        if channels:
+            await self._doorbell.ring(channels)
+
+    def _verb(
+        self,
+        _: type[Asked],
+        name: str,
+        read: Callable[[Connection, list[int]], Awaitable[dict[int, Resource]]],
+    ) -> Batch[Asked, tuple[Answer, Resource | None]]:
+        calls = BATCH_CALLS.labels(name)
+        committed: Committed[Asked, Resource] = Committed(
+            statement(name), told=self._tell, read=read
+        )
+
+        async def act(
+            conn: Connection, asked: Sequence[Asked]
+        ) -> list[tuple[Answer, Resource | None]]:
+            calls.observe(len(asked))
+            return await committed(conn, asked)
+
+        return Batch(self._url, act, application=f"xce api {name}")
+
+
+def accepted(answer: Answer) -> Answer:
+    """The answer itself where it is an acceptance. Raises Refusal where it is not."""
+    if not answer.ok:
+        raise Refusal(answer.code, answer.detail, **answer.figures)
+    return answer
+
+
+async def _resizes(conn: Connection, ids: list[int]) -> dict[int, Resize]:
+    return await resizes_by_id(conn, ids, made=resize_of)
+
+
+async def _jobs(conn: Connection, ids: list[int]) -> dict[int, Job]:
+    return await jobs_by_id(conn, ids)

@@ -1,0 +1,1 @@
+"""The program `xcecli`: owners and operators over REST only, quick to start."""

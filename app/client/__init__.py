@@ -1,0 +1,1 @@
+"""Typed calls to our REST API; prints nothing."""

@@ -1,0 +1,1 @@
+"""The programs that keep running: controller, worker, chores, and all in one."""

@@ -1,0 +1,1 @@
+"""The only home of psycopg and the only importer of `sql`."""

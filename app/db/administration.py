@@ -1,0 +1,199 @@
+"""First steps over the database, before any API runs: users, tokens, hosts, settings, the check."""
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, LiteralString, NamedTuple
+
+from psycopg import Connection
+from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
+
+from app.db import logins
+from app.db.cluster_folder import write_private
+from app.db.connect import connect_now
+from app.db.errors import translated
+from app.db.logins import Login
+from app.db.statements import statement, statement_names
+
+USER_ID = "select id from xce.user_account where name = %s"
+ADD_USER = "select xce.add_user(%s, %s, %s)"
+ADD_TOKEN = "select xce.add_token(%s, %s, %s, %s)"
+REVOKE_TOKEN = """
+    update xce.token
+       set revoked_at = clock_timestamp()
+     where id = %s
+       and revoked_at is null
+ returning id
+"""
+ADD_HOST = "select xce.add_host(%s, %s, %s, %s, %s, %s)"
+LOCK_SETTINGS = "select name, value::double precision from xce.setting order by name for update"
+WRITE_SETTING = "update xce.setting set value = %s where name = %s"
+
+
+HOSTS = "select name, state, incarnation, cpus from xce.host where state <> 'removed' order by id"
+
+
+class Refused(Exception):
+    """What was asked for makes no sense; the message says why."""
+
+
+class Broken(NamedTuple):
+    """A rule of DESIGN §4 that the database breaks, and where."""
+
+    rule: str
+    row: str
+    what: str
+
+
+class HostState(NamedTuple):
+    """A host as `xce up` waits for it."""
+
+    name: str
+    state: str
+    incarnation: int
+    cpus: int
+
+
+@dataclass(frozen=True)
+class HostSize:
+    """What a host has to give."""
+
+    cpus: int
+    mem_mib: int
+    gpus: int = 0
+
+
+class Administration:
+    """The database as its owner sees it; every method is one transaction."""
+
+    def __init__(self, conn: Connection[TupleRow], url: str) -> None:
+        self._conn = conn
+        self._url = url
+
+    @classmethod
+    @contextmanager
+    def open(cls, url: str) -> Iterator["Administration"]:
+        """Raises Unavailable, then and in every method."""
+        with connect_now(url, application="xce administration") as conn, translated():
+            yield cls(conn, url)
+
+    def user_id(self, name: str) -> int | None:
+        return self._number(USER_ID, name)
+
+    def add_user(self, name: str, *, is_operator: bool = False, os_user: str | None = None) -> int:
+        return self._sure_number(ADD_USER, name, is_operator, os_user)
+
+    def add_token(
+        self, user_id: int, role: str, *, path: Path, expires_at: datetime | None = None
+    ) -> int:
+        """Make a token and write it to a private file; the database gets only its digest."""
+        token = secrets.token_urlsafe(32)
+        digest = hashlib.sha256(token.encode()).digest()
+        # The file comes first: a token that nobody can read would stay valid for ever.
+        write_private(path, f"{token}\n")
+        return self._sure_number(ADD_TOKEN, user_id, role, digest, expires_at)
+
+    def revoke_token(self, token_id: int) -> bool:
+        """False when there is no such token, or it was revoked before."""
+        return self._number(REVOKE_TOKEN, token_id) is not None
+
+    def add_host(
+        self, name: str, size: HostSize, *, passfile: Path, labels: Mapping[str, str] | None = None
+    ) -> Login:
+        """Make the host and its login, or a new password for a login that is there already."""
+        with self._conn.transaction():
+            login = logins.make_login(
+                self._conn,
+                logins.host_login_name(self._conn.info.dbname, name),
+                group=logins.WORKER_GROUP,
+                url=self._url,
+                passfile=passfile,
+            )
+            size_and_labels = (size.cpus, size.mem_mib, size.gpus, Jsonb(dict(labels or {})))
+            self._sure_number(ADD_HOST, name, *size_and_labels, login.name)
+        return login
+
+    def add_controller_login(self, passfile: Path) -> Login:
+        """The login of the controllers, with a new password."""
+        with self._conn.transaction():
+            return logins.make_login(
+                self._conn,
+                logins.controller_login_name(self._conn.info.dbname),
+                group=logins.CONTROLLER_GROUP,
+                url=self._url,
+                passfile=passfile,
+            )
+
+    def write_settings(self, changes: Mapping[str, float]) -> None:
+        """Change settings together. Raises Refused when they are unknown or do not fit."""
+        with self._conn.transaction():
+            known: dict[str, float] = dict(self._conn.execute(LOCK_SETTINGS).fetchall())
+            unknown = sorted(set(changes) - set(known))
+            if unknown:
+                raise Refused(
+                    f"there is no setting {', '.join(unknown)}; there are {', '.join(known)}"
+                )
+            faults = setting_faults({**known, **changes})
+            if faults:
+                raise Refused("; ".join(faults))
+            for name, value in changes.items():
+                self._conn.execute(WRITE_SETTING, (value, name))
+
+    def settings(self) -> dict[str, float]:
+        with self._conn.transaction():
+            return dict(self._conn.execute(LOCK_SETTINGS).fetchall())
+
+    def kill_jobs_with_tasks(self) -> list[str]:
+        """Kill every job that has tasks, because this cluster shuts down; the channels to ring."""
+        query = statement("shutdown_jobs")
+        return [channel for (channel,) in self._conn.execute(query).fetchall()]
+
+    def open_tasks(self) -> int:
+        """How many tasks may still have a process."""
+        return self._sure_number("select count(*) from xce.task where is_open")
+
+    def ring(self, channels: list[str]) -> None:
+        """Notify these channels; the transaction that made it necessary is over."""
+        query = "select pg_catalog.pg_notify(channel, '') from unnest(%s::text[]) as channel"
+        self._conn.execute(query, (channels,))
+
+    def hosts(self) -> list[HostState]:
+        """All hosts but the removed ones."""
+        return [HostState(*row) for row in self._conn.execute(HOSTS).fetchall()]
+
+    def broken_rules(self) -> tuple[int, list[Broken]]:
+        """How many rules were checked, and every row that breaks one; all in one snapshot."""
+        names = statement_names("check_")
+        broken: list[Broken] = []
+        with self._conn.transaction():
+            self._conn.execute("set transaction isolation level repeatable read, read only")
+            for name in names:
+                rows = self._conn.execute(statement(name)).fetchall()
+                broken += [Broken(*(str(value) for value in row[:3])) for row in rows]
+        return len(names), broken
+
+    def _number(self, query: LiteralString, *values: Any) -> int | None:
+        row = self._conn.execute(query, values).fetchone()
+        return None if row is None or row[0] is None else int(row[0])
+
+    def _sure_number(self, query: LiteralString, *values: Any) -> int:
+        number = self._number(query, *values)
+        if number is None:
+            raise AssertionError(f"no answer to {query}")
+        return number
+
+
+def setting_faults(values: Mapping[str, float]) -> list[str]:
+    """Why these settings would not work together; empty when they do."""
+    faults = [f"{name} must be above 0" for name, value in values.items() if not value > 0]
+    if values["heartbeat_s"] > values["silent_s"] / 3:
+        faults.append(
+            f"heartbeat_s {values['heartbeat_s']:g} is more than a third of silent_s "
+            f"{values['silent_s']:g}: one lost exchange could make a host lost"
+        )
+    return faults

@@ -1,0 +1,54 @@
+"""The leader's housekeeping: routines that look for what time has made due."""
+
+from typing import LiteralString
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from app.db.connect import connect
+from app.db.errors import Unavailable, translated
+
+SWEEP_SILENCE = "select xce.sweep_silence(%s)"
+SWEEP_DEADLINES = "select xce.sweep_deadlines(%s)"
+SETTLE_DUE = "select xce.settle_due(%s)"
+EXPIRE_ROWS = "select xce.expire_rows()"
+
+
+class Housekeeping:
+    """One connection for all chores; each answers the channels to ring. Raises Unavailable."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._conn: AsyncConnection[TupleRow] | None = None
+
+    async def sweep_silence(self, epoch: int) -> list[str]:
+        """Hosts that have been silent for too long are lost."""
+        return await self._rings(SWEEP_SILENCE, epoch)
+
+    async def sweep_deadlines(self, epoch: int) -> list[str]:
+        """Requests and starts whose time is up end."""
+        return await self._rings(SWEEP_DEADLINES, epoch)
+
+    async def settle_due(self, epoch: int) -> list[str]:
+        """Edges that follow from recorded facts and were not fired when those were recorded."""
+        return await self._rings(SETTLE_DUE, epoch)
+
+    async def expire_rows(self, epoch: int) -> list[str]:
+        """Keys and tokens past their time go; any controller could, the epoch is not needed."""
+        return await self._rings(EXPIRE_ROWS)
+
+    async def close(self) -> None:
+        if self._conn is not None:
+            await self._conn.close()
+            self._conn = None
+
+    async def _rings(self, query: LiteralString, *values: int) -> list[str]:
+        try:
+            with translated():
+                if self._conn is None or self._conn.closed:
+                    self._conn = await connect(self._url, application="xce chores")
+                row = await (await self._conn.execute(query, values)).fetchone()
+        except Unavailable:
+            await self.close()
+            raise
+        return list(row[0] or []) if row else []

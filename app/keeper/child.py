@@ -1,0 +1,164 @@
+"""The forked child: it makes its own record, takes its place and becomes the program."""
+
+import errno
+import marshal
+import os
+import signal
+import time
+
+from app.keeper import records
+from app.keeper.fence import boottime_ns
+
+START_LIMIT_S = 20
+"""A child that hangs before exec (a dead file server, a pipe nobody reads) dies of its alarm."""
+
+DESCRIPTORS_MAX = 1 << 20
+
+Order = tuple[
+    tuple[str, bytes],  # Path and first line of the record.
+    tuple[bytes, bool, bytes, bytes],  # Folder, whether to make it, output, errors.
+    tuple[int, int, list[int]] | None,  # User, group, further groups.
+    int,  # Until when the fence is open.
+    tuple[list[bytes], list[bytes], dict[bytes, bytes]],  # Programs to try, arguments, environment.
+]
+
+
+class Pipes:
+    """The descriptors that a child keeps until exec.
+
+    The lock is one of them, so that a successor of a killed keeper never takes over while a
+    child is on its way that has no record yet.
+    """
+
+    __slots__ = ("lock_fd", "order_fd", "status_fd")
+
+    def __init__(self, lock_fd: int, order_fd: int, status_fd: int) -> None:
+        self.lock_fd = lock_fd
+        self.order_fd = order_fd
+        self.status_fd = status_fd
+
+
+class Child:
+    """The steps before exec, in their order. Nothing here runs in the keeper."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self._pipes = pipes
+        self._record_fd = -1
+        self._stat = b""
+        self._stage = "record"
+
+    def run(self, order: Order | None, changed_signals: tuple[int, ...]) -> None:
+        """Never returns. Without an order it waits for one."""
+        try:
+            self._leave_the_keeper(changed_signals)
+            self._follow(order or self._receive())
+        except OSError as error:
+            names = [error.strerror or type(error).__name__]
+            names += [os.fsdecode(error.filename)] if error.filename else []
+            self._report_failure(error.errno or 0, ": ".join(names))
+        except BaseException as error:
+            self._report_failure(0, type(error).__name__)
+        finally:
+            os._exit(127)
+
+    def _follow(self, order: Order) -> None:
+        record, (folder, makes_folder, output, errors), user, deadline_ns, program = order
+        signal.alarm(START_LIMIT_S)
+        record_bytes = self._make_record(*record)
+        self._stage = "cwd"
+        made = makes_folder and _make_folder(folder)
+        self._stage = "user"
+        if user is not None:
+            _change_user(user, folder if made else None)
+        self._stage = "cwd"
+        os.chdir(folder)
+        self._stage = "output"
+        _open_standard_streams(output, errors)
+        self._stage = "exec"
+        signal.alarm(0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        self._pass_the_fence(deadline_ns)
+        try:
+            _exec(*program)
+        except OSError:
+            # Take back that it ran.
+            os.ftruncate(self._record_fd, record_bytes)
+            raise
+
+    def _leave_the_keeper(self, changed_signals: tuple[int, ...]) -> None:
+        signal.set_wakeup_fd(-1)
+        for number in changed_signals:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        os.umask(0o022)
+        kept = sorted((self._pipes.lock_fd, self._pipes.order_fd, self._pipes.status_fd))
+        for low, high in zip([2, *kept], [*kept, DESCRIPTORS_MAX], strict=True):
+            os.closerange(low + 1, high)
+        with open("/proc/self/stat", "rb", buffering=0) as file:
+            self._stat = file.read(1024).rstrip(b"\n") + b"\n"
+
+    def _receive(self) -> Order:
+        """The order in the pipe; the keeper writes it at once, and its end alone means go away."""
+        text = os.read(self._pipes.order_fd, 1 << 16)
+        if not text:
+            os._exit(0)
+        order: Order = marshal.loads(text)
+        return order
+
+    def _make_record(self, path: str, head: bytes) -> int:
+        """Exclusive: of two children for one task, under whichever keepers, one gets past this."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._record_fd = os.open(path, flags, 0o600)
+        return os.write(self._record_fd, head + self._stat)
+
+    def _pass_the_fence(self, deadline_ns: int) -> None:
+        """The last look: since the keeper's own the machine may have slept."""
+        if boottime_ns() >= deadline_ns:
+            self._stage = "fence"
+            raise OSError(errno.ETIME, "the fence has expired")
+        now_ns = time.monotonic_ns()
+        os.write(self._record_fd, records.exec_line(now_ns))
+        os.write(self._pipes.status_fd, b"exec %d\n" % now_ns)
+
+    def _report_failure(self, number: int, detail: str) -> None:
+        line = f"failed {self._stage} {number} {detail}\n"
+        os.write(self._pipes.status_fd, line.encode("utf-8", "surrogateescape"))
+
+
+def _make_folder(folder: bytes) -> bool:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _change_user(user: tuple[int, int, list[int]], own_folder: bytes | None) -> None:
+    uid, gid, groups = user
+    if own_folder is not None:
+        os.chown(own_folder, uid, gid, follow_symlinks=False)
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def _open_standard_streams(output: bytes, errors: bytes) -> None:
+    """Opened as the task's user, so that a path given by the user opens nothing of ours."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC
+    output_fd = os.open(output, flags, 0o600)
+    errors_fd = output_fd if errors == output else os.open(errors, flags, 0o600)
+    # Input is /dev/null already, as it is the keeper's own.
+    os.dup2(output_fd, 1)
+    os.dup2(errors_fd, 2)
+
+
+def _exec(programs: list[bytes], arguments: list[bytes], environment: dict[bytes, bytes]) -> None:
+    denied: OSError | None = None
+    for program in programs:
+        try:
+            os.execve(program, arguments, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            denied = error
+    raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])

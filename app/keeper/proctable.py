@@ -1,0 +1,109 @@
+"""What /proc says about processes: who lives, whose child, in which session, with which mark."""
+
+import os
+import signal
+
+MARK_VARIABLE = "XCE_KEEPER_MARK"
+
+_MARK_PREFIX = MARK_VARIABLE.encode() + b"="
+_ENVIRONMENT_BYTES = 4 * 1024 * 1024
+
+Identity = tuple[int, int]
+"""Pid and start time in clock ticks since boot: together never used twice in one boot."""
+
+
+class Seen:
+    """One line of the process table."""
+
+    __slots__ = ("group", "is_dead", "parent", "pid", "session", "start_ticks")
+
+    def __init__(self, pid: int, stat: bytes) -> None:
+        # The program's name may hold spaces and parentheses; the last one ends it.
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        self.pid = pid
+        self.parent = int(fields[1])
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.start_ticks = int(fields[19])
+        # A main thread that ended before its siblings looks like a zombie, and is none.
+        self.is_dead = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+
+    @property
+    def identity(self) -> Identity:
+        return (self.pid, self.start_ticks)
+
+
+def look(pid: int) -> Seen | None:
+    """The process as it is now, a zombie included; None when there is none."""
+    stat = _read(f"/proc/{pid}/stat", 1024)
+    return Seen(pid, stat) if stat else None
+
+
+def everything() -> dict[int, Seen]:
+    """All processes. Not one moment: some may have come and gone while it was read."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            seen = look(int(name))
+            if seen is not None:
+                table[seen.pid] = seen
+    return table
+
+
+def own_children() -> set[int]:
+    """This process's children, zombies included.
+
+    The kernel's list is exact here although it promises little: only we can take one off it,
+    by waiting for it, and we do not while we read.
+    """
+    children = _read(f"/proc/self/task/{os.getpid()}/children", 1 << 20)
+    if children is not None:
+        return {int(pid) for pid in children.split()}
+    own_pid = os.getpid()
+    return {seen.pid for seen in everything().values() if seen.parent == own_pid}
+
+
+def mark_of(pid: int) -> str | None:
+    """The keeper's mark in the environment that the process was started with."""
+    environment = _read(f"/proc/{pid}/environ", _ENVIRONMENT_BYTES) or b""
+    for entry in environment.split(b"\0"):
+        if entry.startswith(_MARK_PREFIX):
+            return entry[len(_MARK_PREFIX) :].decode("ascii", "replace")
+    return None
+
+
+def send(identity: Identity, signals: tuple[int, ...]) -> None:
+    """Signal exactly this process, whoever may have its number by now."""
+    try:
+        pidfd = os.pidfd_open(identity[0])
+    except OSError:
+        return
+    try:
+        seen = look(identity[0])
+        if seen is not None and seen.identity == identity:
+            for number in signals:
+                signal.pidfd_send_signal(pidfd, number)
+    except (ProcessLookupError, PermissionError):
+        # A program that changed its user may be beyond us. It stays in the tree, and the
+        # task stays listed, which is the truth.
+        return
+    finally:
+        os.close(pidfd)
+
+
+def _read(path: str, size: int) -> bytes | None:
+    # Anything but these must not pass: out of descriptors, "cannot look" would read as "is gone".
+    gone = (FileNotFoundError, ProcessLookupError, PermissionError)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except gone:
+        return None
+    try:
+        content = os.read(fd, size)
+        while content and len(content) < size and (more := os.read(fd, size - len(content))):
+            content += more
+        return content
+    except gone:
+        return None
+    finally:
+        os.close(fd)

@@ -1,0 +1,159 @@
+"""What to run, and a child to run it: one that waits already where possible, else a fresh fork."""
+
+import marshal
+import os
+import signal
+
+from app.keeper import proctable, records
+from app.keeper.child import Child, Order, Pipes
+from app.keeper.records import TaskKey
+
+HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
+
+_PIPE_BYTES = 60_000
+"""What an empty pipe takes at once; a longer order goes to a fresh fork, by memory."""
+
+
+class Spec:
+    """What to run, checked and encoded."""
+
+    __slots__ = (
+        "argv",
+        "cwd",
+        "env",
+        "fence",
+        "grace_s",
+        "key",
+        "make_cwd",
+        "stderr",
+        "stdout",
+        "task_id",
+        "user",
+    )
+
+    def __init__(self, key: TaskKey) -> None:
+        self.key = key
+        self.task_id: object = None
+        self.argv: list[bytes] = []
+        self.env: dict[bytes, bytes] = {}
+        self.cwd = b"/"
+        self.make_cwd = False
+        self.stdout = b"/dev/null"
+        self.stderr = b"/dev/null"
+        self.user: tuple[int, int, list[int]] | None = None
+        self.fence = "stop"
+        self.grace_s = 10.0
+
+    def programs(self) -> list[bytes]:
+        """Where PATH says the program may be; an empty entry never means the current folder."""
+        program = self.argv[0]
+        if b"/" in program:
+            return [program]
+        path = self.env.get(b"PATH", _DEFAULT_PATH)
+        return [os.path.join(folder, program) for folder in path.split(b":") if folder]
+
+    def order(self, record_head: bytes, deadline_ns: int) -> Order:
+        return (
+            (records.record_path(self.key), record_head),
+            (self.cwd, self.make_cwd, self.stdout, self.stderr),
+            self.user,
+            deadline_ns,
+            (self.programs(), self.argv, self.env),
+        )
+
+
+class Launched:
+    """A forked child on its way to exec, or waiting for its order."""
+
+    __slots__ = ("order_fd", "pid", "start_ticks", "status_fd")
+
+    def __init__(self, pid: int, order_fd: int, status_fd: int) -> None:
+        self.pid = pid
+        self.order_fd = order_fd
+        self.status_fd = status_fd
+        seen = proctable.look(pid)
+        self.start_ticks = 0 if seen is None else seen.start_ticks
+
+
+class Launcher:
+    """Forks children, and keeps one spare that has forked and found its place before it is needed.
+
+    A fork and the pages that parent and child then copy cost more than all else between an order
+    and exec, so they are paid in advance. A spare dies with its keeper: its order pipe ends.
+    """
+
+    def __init__(self, lock_fd: int) -> None:
+        self._lock_fd = lock_fd
+        self._spare: Launched | None = None
+        # Found out once, here; each child would find it out anew.
+        usual = (signal.SIG_DFL, None)
+        changed = (n for n in signal.valid_signals() if signal.getsignal(n) not in usual)
+        self._changed_signals = tuple(changed)
+
+    @property
+    def spare_pid(self) -> int:
+        return -1 if self._spare is None else self._spare.pid
+
+    def launch(self, order: Order) -> Launched:
+        """Whether it comes to exec is told by the status pipe. OSError when there is no child."""
+        text = marshal.dumps(order)
+        child, self._spare = self._spare, None
+        if child is not None and not _send(child, text):
+            os.close(child.status_fd)
+            child = None
+        return child or self._fork(order)
+
+    def prepare(self) -> None:
+        """Have a spare, if the machine lets us."""
+        if self._spare is None:
+            try:
+                self._spare = self._fork(None)
+            except OSError:
+                self._spare = None
+
+    def dismiss(self) -> None:
+        """Let the spare go, or bury it, and wait until it has gone."""
+        if self._spare is not None:
+            os.close(self._spare.order_fd)
+            os.close(self._spare.status_fd)
+            os.waitpid(self._spare.pid, 0)
+            self._spare = None
+
+    def _fork(self, order: Order | None) -> Launched:
+        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        order_read, order_write = os.pipe2(os.O_CLOEXEC)
+        # Blocked around the fork: a handler that ran in the child would wake the keeper's loop.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                Child(Pipes(self._lock_fd, order_read, status_write)).run(
+                    order, self._changed_signals
+                )
+        except OSError:
+            os.close(status_read)
+            os.close(order_write)
+            raise
+        finally:
+            os.close(status_write)
+            os.close(order_read)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
+        os.set_blocking(status_read, False)
+        if order is not None:
+            os.close(order_write)
+        return Launched(pid, order_write, status_read)
+
+
+def _send(spare: Launched, text: bytes) -> bool:
+    """False when it cannot take the order; without one it goes away, and the loop buries it."""
+    try:
+        if len(text) > _PIPE_BYTES:
+            return False
+        os.write(spare.order_fd, text)
+        return True
+    except BrokenPipeError:
+        return False
+    finally:
+        os.close(spare.order_fd)

@@ -1,0 +1,160 @@
+"""One task as its keeper knows it: who it is, how far it is, and what is known of its end."""
+
+import resource
+import time
+
+from app.keeper.proctable import Identity
+from app.keeper.records import Json, Record
+
+STARTING = "starting"
+RUNNING = "running"
+DRAINING = "draining"
+EXITED = "exited"
+
+
+class Failure:
+    """Why a task's program never ran."""
+
+    __slots__ = ("detail", "errno", "stage")
+
+    def __init__(self, stage: str, errno: int, detail: str) -> None:
+        self.stage = stage
+        self.errno = errno
+        self.detail = detail
+
+    def view(self) -> Json:
+        return {"stage": self.stage, "errno": self.errno, "detail": self.detail}
+
+
+class Ending:
+    """How the main process ended, and what the tree has used.
+
+    CPU is that of every process the keeper waited for (the main process and orphans), each with
+    the descendants it waited for itself. Not counted: what runs on, and children that a process
+    left to the kernel by ignoring SIGCHLD. Memory is the largest resident set of any single one
+    of these; it is never below the keeper's own, from which each is forked.
+    """
+
+    __slots__ = ("by_fence", "code", "cpu_used_us", "failure", "peak_kib", "reaped", "stopped")
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.reaped = False
+        self.stopped = False
+        self.by_fence = False
+        self.failure: Failure | None = None
+        self.cpu_used_us = 0
+        self.peak_kib = 0
+
+    def add_usage(self, usage: resource.struct_rusage) -> None:
+        self.cpu_used_us += round((usage.ru_utime + usage.ru_stime) * 1_000_000)
+        self.peak_kib = max(self.peak_kib, usage.ru_maxrss)
+
+
+class Task:
+    """A process tree and its record."""
+
+    __slots__ = (
+        "ending",
+        "evidence",
+        "is_child",
+        "kill_at_ns",
+        "members",
+        "pause_ns",
+        "pidfd",
+        "record",
+        "state",
+        "status",
+        "status_fd",
+        "told",
+        "wake_at_ns",
+    )
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.state = STARTING
+        self.ending = Ending()
+        self.evidence: Json | None = None
+        self.is_child = True  # Not so for one taken over from a predecessor.
+        self.members: set[Identity] = set()  # All of the tree but the main process.
+        self.told: set[Identity] = set()  # Those that got their TERM.
+        self.kill_at_ns: int | None = None  # On CLOCK_MONOTONIC; set once the tree has to go.
+        self.wake_at_ns: int | None = None  # When the clock has to look at it next.
+        self.pause_ns = 0  # Between the last two rounds of KILL.
+        self.pidfd = -1
+        self.status_fd = -1
+        self.status = b""
+
+    @property
+    def main(self) -> Identity:
+        return (self.record.pid, self.record.start_ticks)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state != EXITED
+
+    @property
+    def main_lives(self) -> bool:
+        """The main process has not been seen dead; its pid and group are still its own."""
+        return self.state in (STARTING, RUNNING)
+
+    def forget_process(self, identity: Identity) -> None:
+        self.members.discard(identity)
+        self.told.discard(identity)
+
+    def close(self) -> None:
+        """Settle the evidence: the tree is empty."""
+        self.state = EXITED
+        self.members.clear()
+        self.told.clear()
+        self.evidence = self._evidence()
+
+    def view(self) -> Json:
+        record = self.record
+        return {
+            **self.name(),
+            "task_id": record.task_id,
+            "state": self.state,
+            "argv0": record.argv0,
+            "fence": record.fence,
+            "grace_s": record.grace_s,
+            "pid": record.pid,
+            "start_ticks": record.start_ticks,
+            "boot_id": record.boot_id,
+            "made_at_unix_ms": record.made_at_unix_ms,
+            "exec_at_monotonic_ns": record.exec_at_monotonic_ns,
+            "stopping": self.is_open and self.kill_at_ns is not None,
+            "adopted": not self.is_child,
+            "exit": self.evidence,
+        }
+
+    def name(self) -> Json:
+        job_id, attempt, index = self.record.key
+        return {"job_id": job_id, "attempt": attempt, "index": index}
+
+    def _evidence(self) -> Json:
+        record, ending = self.record, self.ending
+        code = ending.code
+        # Of a process that somebody else waited for nothing is known, not even zero.
+        measured = ending.reaped
+        return {
+            "exit_code": code if code is not None and code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
+            "reaped": ending.reaped,
+            "lost": not ending.reaped and ending.failure is None,
+            "execed": record.exec_at_monotonic_ns is not None and ending.failure is None,
+            "failure": None if ending.failure is None else ending.failure.view(),
+            "stopped": ending.stopped,
+            "killed_by_fence": ending.by_fence,
+            "cpu_used_us": ending.cpu_used_us if measured else None,
+            "mem_peak_mib": -(-ending.peak_kib // 1024) if measured else None,
+            "started_at_unix_ms": record.made_at_unix_ms,
+            "started_at_monotonic_ns": record.made_at_monotonic_ns,
+            "ended_at_unix_ms": unix_ms(),
+            "ended_at_monotonic_ns": time.monotonic_ns(),
+        }
+
+
+def unix_ms() -> int:
+    """The wall clock, for display only."""
+    return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000

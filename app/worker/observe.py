@@ -1,0 +1,248 @@
+"""What this host's keeper holds, kept current, and the orders given to it."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.runtime.clock import elapsed_s
+from app.runtime.logs import logger
+from app.runtime.stopping import wait_any
+from app.worker.keeper_client import (
+    ExitEvidence,
+    KeeperClient,
+    KeeperEvent,
+    KeeperLostError,
+    KeeperRefusedError,
+    KeptTask,
+    SpawnFailedError,
+    TaskExistsError,
+    TaskSpec,
+)
+from app.worker.launch import Prepared
+from app.worker.reconcile import Desired, Key, Observed
+
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 5.0
+BY_FENCE = "stopped by the fence of its host"
+
+
+class Processes:
+    """The tasks of this host as its keeper has them; `news` is set whenever that changed.
+
+    Orders are sent in the order given and not waited for, so that a child stuck before its exec
+    never holds up a heartbeat. What they came to is news; after the death of a keeper its
+    successor's list is.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.news = asyncio.Event()
+        self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        #: The number of the last fetch that was sent; the converger's to set.
+        self.fetched = 0
+        self._run_dir = run_dir
+        self._client: KeeperClient | None = None
+        self._are_known = False
+        self._outdated = asyncio.Event()
+        self._kept: dict[Key, Observed] = {}
+        # Ends that no record tells of: the keeper was never asked, or refused without a trace.
+        self._refusals: dict[Key, Observed] = {}
+        self._starting: set[Key] = set()
+        self._orders: set[asyncio.Task[None]] = set()
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the list is whole; not so while there is no keeper."""
+        return self._are_known
+
+    @property
+    def observed(self) -> Mapping[Key, Observed]:
+        return {**self._refusals, **self._kept}
+
+    # The keeper's life ----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Have a keeper for ever: find the one that serves the folder, or start another."""
+        retry_s = RETRY_FIRST_S
+        while True:
+            try:
+                self._client = await KeeperClient.connect_or_start(self._run_dir, self._hear)
+                retry_s = RETRY_FIRST_S
+                await self._follow(self._client)
+            except KeeperLostError as error:
+                logger().warning("keeper_lost", detail=str(error))
+            except (OSError, TimeoutError) as error:
+                logger().error("keeper_not_started", detail=str(error), retry_s=retry_s)
+            # At once after a loss; only a keeper that cannot be started is waited for.
+            was_connected, self._client = self._client is not None, None
+            self._are_known = False
+            if not was_connected:
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, RETRY_MAX_S)
+
+    async def close(self) -> None:
+        """Hang up; keeper and tasks go on."""
+        for order in self._orders:
+            order.cancel()
+        if self._client is not None:
+            self._client.close()
+
+    async def _follow(self, client: KeeperClient) -> None:
+        while not client.lost.is_set():
+            self._outdated.clear()
+            view = await client.list()
+            self._take(view.tasks)
+            await wait_any(self._outdated, client.lost)
+        raise KeeperLostError("its connection has ended")
+
+    def _hear(self, event: KeeperEvent) -> None:
+        # A start is told by the answer to its order already.
+        if event.event != "started":
+            self._outdated.set()
+
+    def _take(self, tasks: list[KeptTask]) -> None:
+        listed = {Key(*task.key): task for task in tasks}
+        # The list may be older than a start that is on its way.
+        fresh = {key: self._kept[key] for key in self._starting & self._kept.keys()}
+        for key, task in listed.items():
+            before = self._kept.get(key)
+            fresh[key] = observed_from(
+                task,
+                stop_by_s=before.stop_by_s if before else None,
+                seen=before.seen if before else self.fetched,
+            )
+            self._refusals.pop(key, None)
+        self._kept = fresh
+        self._are_known = True
+        self.news.set()
+
+    # Orders ---------------------------------------------------------------------------------
+
+    def renew_fence(self, fence_s: float, *, sent_at_s: float) -> None:
+        """Count the fence from the sending of an exchange that the database answered."""
+        if self._client is not None:
+            self._order(self._ask(self._client.renew(fence_s, round(sent_at_s * 1e9))))
+
+    def start(self, task: Desired, prepared: Prepared) -> None:
+        """Fork it; from now on it is observed, whatever comes of it."""
+        if self._client is None:
+            return
+        key = task.key
+        self._kept[key] = Observed(key, "forked", grace_s=task.grace_s, seen=self.fetched)
+        self._starting.add(key)
+        self._order(self._spawn(self._client, key, spec_of(task, prepared)))
+
+    def stop(self, key: Key, *, grace_s: float) -> None:
+        """TERM now, KILL after the grace."""
+        if self._client is not None and key in self._kept:
+            self._kept[key] = replace(self._kept[key], stop_by_s=elapsed_s() + grace_s)
+            self._order(self._ask(self._client.stop(*key, grace_s)))
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of an ended task."""
+        self._refusals.pop(key, None)
+        if self._client is not None and self._kept.pop(key, None) is not None:
+            self._order(self._ask(self._client.forget(*key)))
+
+    def note_refusal(self, key: Key, reason: str) -> None:
+        """It will not be started here; from now on it is observed as ended."""
+        self._refusals[key] = Observed(key, "ended", reason=reason, seen=self.fetched)
+        self.news.set()
+
+    def _order(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        order = asyncio.create_task(coroutine)
+        self._orders.add(order)
+        order.add_done_callback(self._orders.discard)
+
+    async def _spawn(self, client: KeeperClient, key: Key, spec: TaskSpec) -> None:
+        try:
+            await client.spawn(spec)
+            self._note_exec(key)
+        except (TaskExistsError, SpawnFailedError) as error:
+            self._fail(key, str(error).removeprefix("failed: "))
+        except KeeperRefusedError as error:
+            self._fail(key, str(error))
+        except KeeperLostError:
+            # Whether it got its record only the next keeper can say.
+            self._starting.discard(key)
+
+    def _note_exec(self, key: Key) -> None:
+        self._starting.discard(key)
+        before = self._kept.get(key)
+        if before is not None and before.phase == "forked":
+            self._kept[key] = replace(before, phase="live", execed=True)
+        self.news.set()
+
+    def _fail(self, key: Key, reason: str) -> None:
+        self._starting.discard(key)
+        # Counts only where the keeper's list has no record of it, which tells more.
+        self._refusals[key] = Observed(key, "ended", reason=reason, seen=self.fetched)
+        self._outdated.set()
+
+    async def _ask(self, call: Coroutine[Any, Any, object]) -> None:
+        try:
+            await call
+        except KeeperRefusedError as error:
+            logger().warning("keeper_refused", detail=str(error))
+            self._outdated.set()
+        except KeeperLostError:
+            # Its supervisor notices by itself, and the orders follow anew from the next list.
+            return
+
+
+def spec_of(task: Desired, prepared: Prepared) -> TaskSpec:
+    """The keeper's view of a start."""
+    run_as = prepared.run_as
+    return TaskSpec(
+        job_id=task.job_id,
+        attempt=task.attempt,
+        index=task.index,
+        argv=list(prepared.argv),
+        env=prepared.env,
+        cwd=prepared.cwd,
+        fence=task.fence,
+        grace_s=task.grace_s,
+        stdout=prepared.stdout,
+        stderr=prepared.stderr,
+        uid=run_as.uid if run_as.is_other else None,
+        gid=run_as.gid if run_as.is_other else None,
+        groups=list(run_as.groups),
+    )
+
+
+def observed_from(task: KeptTask, *, stop_by_s: float | None, seen: int) -> Observed:
+    """A task of the keeper's list; what it says of the end is evidence, not an opinion."""
+    key = Key(*task.key)
+    if task.exit is not None:
+        return _ended(key, task.exit, seen)
+    has_execed = task.state != "starting" and task.exec_at_monotonic_ns is not None
+    return Observed(
+        key,
+        "forked" if task.state == "starting" else "live",
+        execed=has_execed,
+        grace_s=task.grace_s,
+        stop_by_s=stop_by_s,
+        seen=seen,
+    )
+
+
+def _ended(key: Key, evidence: ExitEvidence, seen: int) -> Observed:
+    return Observed(
+        key,
+        "lost" if evidence.lost else "ended",
+        execed=evidence.execed,
+        exit_code=evidence.exit_code,
+        signal=evidence.signal,
+        reason=_reason(evidence),
+        cpu_used_us=evidence.cpu_used_us,
+        mem_peak_mib=evidence.mem_peak_mib,
+        seen=seen,
+    )
+
+
+def _reason(evidence: ExitEvidence) -> str | None:
+    if evidence.failure is not None:
+        return f"{evidence.failure.stage}: {evidence.failure.detail}"
+    return BY_FENCE if evidence.killed_by_fence else None

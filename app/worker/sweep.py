@@ -1,0 +1,54 @@
+"""Removes the run folders of jobs that ended long ago, once a day."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Set
+from pathlib import Path
+
+from app.runtime.clock import now
+from app.runtime.logs import logger
+
+EVERY_S = 86_400.0
+FIRST_AFTER_S = 60.0
+
+
+async def sweep_daily(
+    jobs: Path, *, keep_days: Callable[[], float], open_jobs: Callable[[], Set[int]]
+) -> None:
+    """For ever; what is being removed does not hold up the worker's turns."""
+    await asyncio.sleep(FIRST_AFTER_S)
+    while True:
+        old = stale_folders(jobs, open_jobs(), before_s=now().timestamp() - keep_days() * 86_400)
+        for folder in old:
+            await asyncio.to_thread(_remove, folder)
+        if old:
+            logger().info("swept", jobs=[folder.name for folder in old])
+        await asyncio.sleep(EVERY_S)
+
+
+def stale_folders(jobs: Path, open_jobs: Set[int], *, before_s: float) -> list[Path]:
+    """Run folders of no open job in which nothing was written since `before_s` (Unix seconds)."""
+    if not jobs.is_dir():
+        return []
+    return sorted(
+        folder
+        for folder in jobs.iterdir()
+        if folder.name.isdecimal()
+        and int(folder.name) not in open_jobs
+        and _written_at_s(folder) < before_s
+    )
+
+
+def _written_at_s(folder: Path) -> float:
+    # One level is enough: output lies there, and a job that still writes deeper is open.
+    times = [folder.lstat().st_mtime]
+    times += [path.lstat().st_mtime for path in folder.iterdir()]
+    return max(times)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, onerror=_log_left)
+
+
+def _log_left(_call: object, path: str, failure: tuple[object, BaseException, object]) -> None:
+    logger().warning("not_swept", path=path, detail=str(failure[1]))

@@ -1,0 +1,48 @@
+-- Who may do what. Group roles without a login; the logins are made at installation. Nothing is
+-- granted on a table but reading, and that not to workers: every write goes through a function.
+
+do $$
+declare
+    v_role text;
+begin
+    foreach v_role in array array['xce_controller', 'xce_worker']
+    loop
+        begin
+            execute format('create role %I nologin', v_role);
+        exception
+            when duplicate_object or unique_violation then null;
+        end;
+    end loop;
+end;
+$$;
+
+revoke all on all functions in schema xce from public;
+revoke all on all tables in schema xce from public;
+grant usage on schema xce to xce_controller, xce_worker;
+
+grant select on all tables in schema xce to xce_controller;
+grant execute on function
+    xce.submit_job (jsonb, timestamptz),
+    xce.ask_resizes (jsonb, timestamptz),
+    xce.cancel_requests (jsonb, timestamptz),
+    xce.kill_jobs (jsonb, timestamptz),
+    xce.wish_host (jsonb, timestamptz),
+    xce.take_lease (text),
+    xce.drop_lease (text),
+    xce.apply_plan (bigint, jsonb, timestamptz),
+    xce.sweep_silence (bigint, timestamptz),
+    xce.sweep_deadlines (bigint, timestamptz),
+    xce.settle_due (bigint, timestamptz),
+    xce.expire_rows (timestamptz),
+    -- Pure ones that reading queries use.
+    xce.setting_value (text),
+    xce.seconds (numeric),
+    xce.staying_members (bigint),
+    xce.claimed_tasks (bigint)
+    to xce_controller;
+
+grant execute on function
+    xce.worker_register (text, text, jsonb),
+    xce.worker_fetch (bigint, boolean),
+    xce.worker_report (bigint, jsonb)
+    to xce_worker;

@@ -1,0 +1,14 @@
+-- R6: a request that ended without what it asked for says why; none is open once its job has ended.
+select 'R6' as rule,
+       format('request %s', r.id) as row,
+       format('%s without a reason', r.state) as what
+  from xce.resize_request r
+ where r.state in ('cancelled', 'failed')
+   and r.reason is null
+union all
+select 'R6', format('request %s', r.id), format('is %s although job %s is %s', r.state, j.id, j.state)
+  from xce.resize_request r
+  join xce.job j on j.id = r.job_id
+ where r.is_open
+   and not j.is_open
+ order by 2

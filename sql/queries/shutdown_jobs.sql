@@ -1,0 +1,19 @@
+-- Kill every job that has tasks, because all of this cluster's hosts stop together; answers the
+-- channels to ring. Jobs without tasks stay pending.
+with asked as (
+    select jsonb_agg(
+               jsonb_build_object(
+                   'user_id', j.owner_id, 'is_operator', true, 'key', null, 'origin', 'operator',
+                   'job_id', j.id, 'if_match', null, 'reason', 'shutdown', 'grace_s', 10
+               )
+               order by j.id
+           ) as calls
+      from xce.job j
+     where j.is_open
+       and exists (select from xce.task t where t.job_id = j.id and t.is_open)
+)
+select distinct r.channel
+  from asked a
+       cross join lateral xce.kill_jobs(a.calls) k
+       cross join lateral jsonb_array_elements_text(k.answer -> 'rings') as r (channel)
+ where a.calls is not null;

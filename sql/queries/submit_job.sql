@@ -1,0 +1,1 @@
+select xce.submit_job(%(call)s::jsonb)

@@ -1,0 +1,23 @@
+-- The open tasks of a job, or all of them, by index and then attempt.
+select t.index,
+       t.attempt,
+       h.name as host,
+       t.state,
+       t.how,
+       t.reason,
+       t.exit_code,
+       t.signal,
+       t.cpu_used_us * 0.000001 as cpu_used_s,
+       t.mem_peak_mib,
+       t.request_id,
+       t.shrink_id,
+       t.assigned_at,
+       t.started_at,
+       t.ended_at
+  from xce.task t
+  join xce.host h on h.id = t.host_id
+ where t.job_id = %(job_id)s::bigint
+   and (t.is_open or %(all)s::boolean)
+   and (t.index, t.attempt) > (%(after_index)s::integer, %(after_attempt)s::integer)
+ order by t.index, t.attempt
+ limit %(limit)s::integer

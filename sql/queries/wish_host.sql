@@ -1,0 +1,1 @@
+select xce.wish_host(%(call)s::jsonb)

@@ -1,0 +1,144 @@
+-- Purpose: the decisions of a plan that give room: place (with commit at once where nobody has to
+--   agree) and commit. All are judged together: bounds as a running sum per job, capacity as a
+--   running sum per host, in the order of the plan. Answers the refused ones as {ordinal: code}.
+-- Locks: host (ascending); the caller holds fence, jobs and requests. Raises: RZ422.
+create or replace function xce.apply_places(
+    p_decisions jsonb,
+    p_effects xce.effects,
+    p_epoch bigint,
+    p_now timestamptz
+)
+returns table (refused jsonb, effects xce.effects)
+language plpgsql
+as $$
+declare
+    v_places xce.placement[];
+    v_committed bigint[];
+begin
+    refused := '{}';
+    effects := p_effects;
+    v_places := xce.read_placements(p_decisions);
+    select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}') into refused
+      from xce.judge_requests(v_places, p_decisions, p_now) j
+     where j.code is not null;
+    v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
+    if cardinality(v_places) > 0 then
+        -- Hosts are locked once, in order, and what was given back is free before it is given out.
+        perform from xce.host h
+          where h.id in (select p.host_id from unnest(v_places) as p
+                         union select t.host_id from xce.task t where t.id = any ((effects).ended)
+                         union select d.host_id from xce.hold d where d.request_id = any ((effects).unheld))
+          order by h.id for no key update;
+        effects := row('{}'::bigint[], '{}'::bigint[], xce.free_hosts(effects, p_now))::xce.effects;
+        refused := refused || (select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}')
+                                 from xce.judge_hosts(v_places, p_now) j);
+        v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
+        effects := xce.join_effects(effects, xce.write_places(v_places, p_epoch, p_now));
+    end if;
+    v_committed := array(select (d.value ->> 'request_id')::bigint
+                           from jsonb_array_elements(p_decisions) with ordinality as d
+                          where d.value ->> 'do' = 'commit'
+                            and not refused ? (d.ordinality - 1)::text);
+    if cardinality(v_committed) > 0 then
+        effects := xce.join_effects(effects, xce.commit_held(v_committed, p_epoch, p_now));
+    end if;
+    return next;
+end;
+$$;
+
+-- Purpose: the place decisions as one row for each host of each decision. Locks: none.
+create or replace function xce.read_placements(p_decisions jsonb)
+returns xce.placement[]
+language sql
+stable
+as $$
+    select coalesce(array_agg(row((d.ordinality - 1)::integer, (d.value ->> 'request_id')::bigint, r.job_id,
+                                  (h.value ->> 0)::bigint, (h.value ->> 1)::integer, h.ordinality::integer,
+                                  coalesce((d.value ->> 'commit')::boolean, false))::xce.placement
+                              order by d.ordinality, h.ordinality), '{}')
+      from jsonb_array_elements(p_decisions) with ordinality as d
+      join xce.resize_request r on r.id = (d.value ->> 'request_id')::bigint
+     cross join jsonb_array_elements(case when d.value ->> 'do' = 'place' then d.value -> 'hosts' else '[]' end)
+                with ordinality as h
+     where d.value ->> 'do' = 'place'
+$$;
+
+-- Purpose: what refuses a place or commit for the request's and the job's sake (PROTOCOL 14, 18); code
+--   is null where nothing does. Locks: none.
+create or replace function xce.judge_requests(p_places xce.placement[], p_decisions jsonb, p_now timestamptz)
+returns table (ordinal integer, code text)
+language sql
+stable
+as $$
+    with sized as (
+        select p.ordinal, sum(p.tasks) as tasks from unnest(p_places) as p group by p.ordinal
+    ),
+    asked as (
+        select (d.ordinality - 1)::integer as ordinal, d.value ->> 'do' as "do", r.*,
+               (d.value ->> 'request_version')::bigint as believed,
+               (d.value ->> 'job_version')::bigint as job_believed,
+               coalesce(s.tasks, 0) as tasks,
+               sum(coalesce(s.tasks, 0)) over (partition by r.job_id order by d.ordinality) as running_sum
+          from jsonb_array_elements(p_decisions) with ordinality as d
+          join xce.resize_request r on r.id = (d.value ->> 'request_id')::bigint
+          left join sized s on s.ordinal = d.ordinality - 1
+         where d.value ->> 'do' in ('place', 'commit')
+    )
+    select a.ordinal,
+           case when a.version <> a.believed or j.version <> coalesce(a.job_believed, j.version) then 'version'
+                when a.state <> case a."do" when 'place' then 'pending' else 'placed' end or a.kind = 'shrink'
+                     or a.attempt <> j.attempt
+                     or j.state <> case a.kind when 'start' then 'pending' else 'running' end then 'state'
+                when j.held then 'held'
+                when a.deadline_at <= p_now then 'deadline'
+                when a."do" = 'place' and (a.tasks < a.tasks_min or a.tasks > a.tasks_max or a.tasks < 1) then 'bounds'
+                when a."do" = 'place' and xce.claimed_tasks(j.id) + a.running_sum > j.max_tasks then 'bounds'
+                when a."do" = 'commit' and exists (select from xce.hold d
+                                                     join xce.host h on h.id = d.host_id
+                                                    where d.request_id = a.id and (h.state <> 'up' or h.drain_wanted))
+                then 'host'
+                when a.kind = 'grow' and not exists (select from xce.task t where t.job_id = j.id and t.is_member)
+                then 'bounds' end
+      from asked a
+      join xce.job j on j.id = a.job_id
+$$;
+
+-- Purpose: tasks that may have a process, plus holds: what the maximum is held against (R2).
+-- Locks: none.
+create or replace function xce.claimed_tasks(p_job bigint)
+returns bigint
+language sql
+stable
+as $$
+    select (select count(*) from xce.task t where t.job_id = p_job and t.is_open)
+         + (select coalesce(sum(h.tasks), 0)
+              from xce.hold h
+              join xce.resize_request r on r.id = h.request_id
+             where r.job_id = p_job and r.state = 'placed')
+$$;
+
+-- Purpose: what refuses a placement for a host's sake: not up, drain wanted, not seen lately, or full
+--   once the decisions before it in the plan have their room. One code for each decision.
+-- Locks: none; the caller holds the hosts.
+create or replace function xce.judge_hosts(p_places xce.placement[], p_now timestamptz)
+returns table (ordinal integer, code text)
+language sql
+stable
+as $$
+    select x.ordinal, min(x.code)
+      from (select p.ordinal,
+                   case when h.state <> 'up' or h.drain_wanted
+                          or b.last_seen_at is null
+                          or b.last_seen_at < p_now - xce.seconds(xce.setting_value('silent_s')) then 'host'
+                        when h.cpus_used + h.cpus_held + sum(p.tasks * j.cpus) over w > h.cpus
+                          or h.mem_mib_used + h.mem_mib_held + sum(p.tasks * j.mem_mib) over w > h.mem_mib
+                          or h.gpus_used + h.gpus_held + sum(p.tasks * j.gpus) over w > h.gpus then 'capacity'
+                   end as code
+              from unnest(p_places) as p
+              join xce.job j on j.id = p.job_id
+              join xce.host h on h.id = p.host_id
+              left join xce.heartbeat b on b.host_id = h.id
+            window w as (partition by p.host_id order by p.ordinal)) x
+     where x.code is not null
+     group by x.ordinal
+$$;

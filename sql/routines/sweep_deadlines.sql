@@ -1,0 +1,72 @@
+-- Purpose: requests whose own deadline passed are cancelled; committed ones whose start deadline
+--   passed are decided: with the minimum up the undecided tasks are taken back, else they fail
+--   (PROTOCOL 6, 18).
+-- Locks: fence, job, request, task, host, each ascending. Raises: RZ410, RZ422.
+create or replace function xce.sweep_deadlines(p_epoch bigint, p_now timestamptz default null)
+returns text[]
+language plpgsql
+security definer
+set search_path = pg_catalog
+as $$
+declare
+    v_now timestamptz := coalesce(p_now, clock_timestamp());
+    v_jobs bigint[];
+    v_out xce.effects;
+begin
+    perform xce.pass_fence(p_epoch);
+    v_jobs := array(select distinct r.job_id
+                      from xce.resize_request r
+                     where r.is_open
+                       and ((r.state in ('pending', 'placed') and r.deadline_at <= v_now)
+                            or (r.state = 'committed' and r.start_deadline_at <= v_now)));
+    if cardinality(v_jobs) = 0 then
+        return '{}';
+    end if;
+    perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
+    v_now := coalesce(p_now, clock_timestamp());
+    v_out := xce.drop_requests(array(select r.id
+                                       from xce.resize_request r
+                                      where r.job_id = any (v_jobs)
+                                        and r.state in ('pending', 'placed')
+                                        and r.deadline_at <= v_now
+                                      order by r.id), 'deadline', 'controller', v_now, p_epoch);
+    v_out := xce.join_effects(v_out, xce.pass_start_deadline(v_jobs, v_now, p_epoch));
+    v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+    return xce.free_hosts(v_out, v_now);
+end;
+$$;
+
+-- Purpose: take back what is undecided in committed requests whose start deadline passed; what came up
+--   then decides them (settle_jobs). Where the minimum is out of reach they fail with that reason.
+-- Locks: task. Raises: RZ422.
+create or replace function xce.pass_start_deadline(p_jobs bigint[], p_now timestamptz, p_epoch bigint)
+returns xce.effects
+language plpgsql
+as $$
+declare
+    v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
+    v_request record;
+    v_undecided bigint[];
+begin
+    for v_request in
+        select p.*
+          from xce.progress(p_jobs) p
+          join xce.resize_request r on r.id = p.id
+         where r.start_deadline_at <= p_now
+           and p.undecided > 0
+         order by p.id
+    loop
+        v_undecided := array(select t.id from xce.task t
+                              where t.request_id = v_request.id and t.outcome is null and t.is_member order by t.id);
+        if v_request.came_up >= v_request.need then
+            perform xce.raise_generation(array[v_request.job_id], false);
+            v_out := xce.join_effects(v_out, xce.take_back_tasks(
+                v_undecided, 'controller', 'rollback', p_now, p_reason => 'start deadline', p_epoch => p_epoch));
+        else
+            v_out := xce.join_effects(v_out, xce.fail_request(
+                v_request.id, format('start deadline: %s of at least %s came up', v_request.came_up, v_request.need), p_now));
+        end if;
+    end loop;
+    return v_out;
+end;
+$$;

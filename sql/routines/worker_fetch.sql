@@ -1,0 +1,99 @@
+-- Purpose: claim, heartbeat and desired state in one transaction. Every assigned task of the host is
+--   claimed (`starting`) before its worker forks; the answer says what should run there.
+-- Locks: task (skipping those being withdrawn), host (joining only), heartbeat last.
+-- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between).
+create or replace function xce.worker_fetch(
+    p_incarnation bigint,
+    p_is_clear boolean
+)
+returns jsonb
+language plpgsql
+security definer
+set search_path = pg_catalog
+as $$
+declare
+    v_host xce.host := xce.my_host();
+    v_now timestamptz := clock_timestamp();
+    v_fence_s numeric := xce.setting_value('fence_s');
+    v_claimed bigint[];
+    v_rings text[] := '{}';
+begin
+    if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
+        return '{"stale": true}';
+    end if;
+    if v_host.state in ('up', 'draining') then
+        v_claimed := array(select t.id from xce.task t
+                            where t.host_id = v_host.id and t.state = 'assigned'
+                            order by t.id for no key update skip locked);
+    elsif v_host.state = 'joining' and p_is_clear then
+        v_rings := xce.clear_host(v_host.id, v_now);
+    end if;
+    if cardinality(v_claimed) > 0 then
+        perform xce.advance_tasks(v_claimed, 'start', 'worker', v_now,
+                                  array_fill(jsonb_build_object('incarnation', p_incarnation),
+                                             array[cardinality(v_claimed)]));
+    else
+        -- A lost heartbeat costs nothing that the next one does not mend; a claim must be durable.
+        set local synchronous_commit = off;
+    end if;
+    update xce.heartbeat b
+       set last_seen_at = greatest(b.last_seen_at, v_now)
+     where b.host_id = v_host.id
+       and b.incarnation = p_incarnation;
+    if not found then
+        raise exception 'incarnation % of host % is over', p_incarnation, v_host.name using errcode = 'RZ410';
+    end if;
+    update xce.incarnation i
+       set fence_s_max = v_fence_s
+     where i.host_id = v_host.id
+       and i.incarnation = p_incarnation
+       and i.fence_s_max < v_fence_s;
+    return jsonb_build_object('stale', false, 'fence_s', v_fence_s, 'rings', to_jsonb(v_rings),
+                              'tasks', xce.desired_tasks(v_host));
+end;
+$$;
+
+-- Purpose: joining -> up, for a worker that has reconciled; a drain wish takes effect at once.
+-- Locks: host. Raises: RZ422.
+create or replace function xce.clear_host(p_host bigint, p_now timestamptz)
+returns text[]
+language plpgsql
+as $$
+declare
+    v_state text;
+begin
+    select h.state into v_state from xce.host h where h.id = p_host for no key update;
+    if v_state <> 'joining' then
+        return '{}';
+    end if;
+    perform xce.advance_host(p_host, 'cleared', 'controller', p_now);
+    perform xce.settle_host(p_host, p_now);
+    return array['xce_plan', 'xce_watch', 'xce_host_' || p_host];
+end;
+$$;
+
+-- Purpose: what should have a process on a host, and how to launch what is starting. A task that is
+--   assigned yet is not part of it: nobody has claimed it.
+-- Locks: none.
+create or replace function xce.desired_tasks(p_host xce.host)
+returns jsonb
+language sql
+stable
+as $$
+    select coalesce(jsonb_agg(
+               jsonb_build_object(
+                   'task_id', t.id, 'job_id', t.job_id, 'attempt', t.attempt, 'index', t.index, 'state', t.state,
+                   'grace_s', coalesce(t.stop_grace_s, j.grace_s), 'fence', j.fence)
+               || case when t.state = 'starting' then jsonb_build_object('launch', jsonb_build_object(
+                   'command', to_jsonb(case when t.index = 0 then coalesce(l.head_command, l.command) else l.command end),
+                   'env', l.env, 'cwd', l.cwd, 'stdout', l.stdout, 'stderr', l.stderr, 'cpus', t.cpus,
+                   'mem_mib', t.mem_mib, 'gpus', t.gpus, 'os_user', u.os_user, 'host', p_host.name)) else '{}' end
+               order by t.id), '[]')
+      from xce.task t
+      join xce.job j on j.id = t.job_id
+      join xce.job_launch l on l.job_id = j.id
+      join xce.user_account u on u.id = j.owner_id
+     where t.host_id = p_host.id
+       and t.is_open
+       and t.state <> 'assigned'
+$$;

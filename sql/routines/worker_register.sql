@@ -1,0 +1,67 @@
+-- Purpose: the host that a worker's login stands for. Never an argument: a login speaks for one host.
+-- Locks: none. Raises: RZ404.
+create or replace function xce.my_host()
+returns xce.host
+language plpgsql
+stable
+as $$
+declare
+    v_host xce.host;
+begin
+    select h.* into v_host from xce.host h where h.login = session_user and h.state <> 'removed';
+    if not found then
+        raise exception 'no host has the login %', session_user using errcode = 'RZ404';
+    end if;
+    return v_host;
+end;
+$$;
+
+-- Purpose: a worker's first exchange: it gets a new incarnation and says what lives on its host; the
+--   answer names what it may keep. All else it stops before anything new starts (PROTOCOL 29). A lost
+--   host returns to `joining`; on any other nothing else changes.
+-- Locks: host, heartbeat. Raises: RZ404, RZ422.
+create or replace function xce.worker_register(
+    p_boot_id text,
+    p_version text,
+    p_live jsonb
+)
+returns jsonb
+language plpgsql
+security definer
+set search_path = pg_catalog
+as $$
+declare
+    v_host xce.host := xce.my_host();
+    v_now timestamptz;
+    v_fence_s numeric := xce.setting_value('fence_s');
+begin
+    perform from xce.host h where h.id = v_host.id for no key update;
+    v_now := clock_timestamp();
+    update xce.host h
+       set incarnation = h.incarnation + 1,
+           changed = pg_current_xact_id()
+     where h.id = v_host.id
+    returning h.* into v_host;
+    insert into xce.incarnation (host_id, incarnation, boot_id, worker_version, fence_s_max, started_at)
+    values (v_host.id, v_host.incarnation, p_boot_id, p_version, v_fence_s, v_now);
+    insert into xce.heartbeat (host_id, incarnation, last_seen_at)
+    values (v_host.id, v_host.incarnation, v_now)
+    on conflict (host_id) do update
+       set incarnation = excluded.incarnation,
+           last_seen_at = excluded.last_seen_at;
+    if v_host.state = 'lost' then
+        perform xce.advance_host(v_host.id, 'returned', 'worker', v_now);
+    end if;
+    return jsonb_build_object(
+        'host_id', v_host.id, 'host', v_host.name, 'incarnation', v_host.incarnation, 'fence_s', v_fence_s,
+        'heartbeat_s', xce.setting_value('heartbeat_s'), 'poll_s', xce.setting_value('worker_poll_s'),
+        'keep', coalesce((
+            select jsonb_agg(jsonb_build_object('job_id', t.job_id, 'attempt', t.attempt, 'index', t.index)
+                             order by t.job_id, t.index)
+              from jsonb_to_recordset(p_live) as l (job_id bigint, attempt integer, index integer, boot_id text)
+              join xce.task t on t.job_id = l.job_id and t.attempt = l.attempt and t.index = l.index
+             where t.host_id = v_host.id
+               and t.state in ('starting', 'running', 'stopping')
+               and l.boot_id = p_boot_id), '[]'));
+end;
+$$;

@@ -1,0 +1,120 @@
+-- Purpose: record what a worker saw of its host's tasks, in order, and fire what follows. Old news
+--   (another attempt, an ended task, `up` of what is no longer starting) changes nothing.
+-- Locks: job (ascending), request, task, host, heartbeat. Raises: RZ404, RZ422, RZ410.
+create or replace function xce.worker_report(
+    p_incarnation bigint,
+    p_reports jsonb
+)
+returns jsonb
+language plpgsql
+security definer
+set search_path = pg_catalog
+as $$
+declare
+    v_host xce.host := xce.my_host();
+    v_now timestamptz;
+    v_jobs bigint[];
+    v_out xce.effects;
+    v_accepted integer;
+begin
+    if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
+        return '{"stale": true, "accepted": 0, "old_news": 0, "rings": []}';
+    end if;
+    v_jobs := array(select distinct (r ->> 'job_id')::bigint from jsonb_array_elements(p_reports) as r);
+    perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
+    perform from xce.task t
+       join jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer)
+         on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
+      where t.host_id = v_host.id
+      order by t.id
+        for no key update of t;
+    v_now := clock_timestamp();
+    v_accepted := xce.record_ups(v_host.id, p_reports, v_now);
+    v_out := xce.record_ends(v_host.id, p_reports, v_now);
+    v_accepted := v_accepted + cardinality(v_out.ended);
+    if v_accepted > 0 then
+        v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+        v_out.rings := xce.free_hosts(v_out, v_now);
+    end if;
+    perform from xce.heartbeat b
+      where b.host_id = v_host.id
+        and b.incarnation = p_incarnation
+        for share;
+    if not found then
+        raise exception 'incarnation % of host % is over', p_incarnation, v_host.name using errcode = 'RZ410';
+    end if;
+    return jsonb_build_object('stale', false, 'accepted', v_accepted,
+                              'old_news', jsonb_array_length(p_reports) - v_accepted,
+                              'rings', to_jsonb(xce.distinct_rings(v_out.rings)));
+end;
+$$;
+
+-- Purpose: `up` for tasks that are starting: exec succeeded, and they count as come up. Answers how
+--   many moved. Locks: task (held). Raises: RZ422.
+create or replace function xce.record_ups(p_host bigint, p_reports jsonb, p_now timestamptz)
+returns integer
+language plpgsql
+as $$
+declare
+    v_ids bigint[];
+begin
+    select array_agg(distinct t.id) into v_ids
+      from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer, event text)
+      join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
+     where r.event = 'up'
+       and t.host_id = p_host
+       and t.state = 'starting';
+    if v_ids is null then
+        return 0;
+    end if;
+    perform xce.advance_tasks(v_ids, 'up', 'worker', p_now,
+                              array_fill('{"outcome": "came_up"}'::jsonb, array[cardinality(v_ids)]));
+    return cardinality(v_ids);
+end;
+$$;
+
+-- Purpose: `gone` for tasks that may have had a process. The first commit decides how: one that was
+--   stopping for a shrink is released whatever it exited with (PROTOCOL 12); one that no stop
+--   announced raises the generation (PROTOCOL 24).
+-- Locks: task (held). Raises: RZ422.
+create or replace function xce.record_ends(p_host bigint, p_reports jsonb, p_now timestamptz)
+returns xce.effects
+language plpgsql
+as $$
+declare
+    v_ids bigint[];
+    v_facts jsonb[];
+    v_unannounced bigint[];
+begin
+    select array_agg(x.id order by x.id), array_agg(x.facts order by x.id),
+           array_agg(distinct x.job_id) filter (where x.state <> 'stopping')
+      into v_ids, v_facts, v_unannounced
+      from (select distinct on (t.id) t.id, t.job_id, t.state,
+                   jsonb_build_object(
+                       'how', case when t.state = 'stopping' and t.stop_cause = 'shrink' then 'released'
+                                   when coalesce(r.lost, false) then 'lost'
+                                   when not r.execed and t.state = 'stopping' then 'withdrawn'
+                                   when not r.execed then 'failed'
+                                   when r.signal is not null then 'signalled'
+                                   else 'exited' end,
+                       'outcome', case when r.execed and r.exit_code = 0 then 'came_up' else 'failed' end,
+                       'exit_code', r.exit_code, 'signal', r.signal, 'reason', r.reason,
+                       'cpu_used_us', r.cpu_used_us, 'mem_peak_mib', r.mem_peak_mib) as facts
+              from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer, event text,
+                                                       execed boolean, exit_code integer, signal integer, lost boolean,
+                                                       reason text, cpu_used_us bigint, mem_peak_mib bigint)
+              join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
+             where r.event = 'gone'
+               and t.host_id = p_host
+               and t.state in ('starting', 'running', 'stopping')
+             order by t.id) x;
+    if v_ids is null then
+        return row('{}', '{}', '{}')::xce.effects;
+    end if;
+    if v_unannounced is not null then
+        perform xce.raise_generation(v_unannounced, true);
+    end if;
+    perform xce.advance_tasks(v_ids, 'gone', 'worker', p_now, v_facts);
+    return row(v_ids, '{}'::bigint[], array['xce_plan', 'xce_watch'])::xce.effects;
+end;
+$$;

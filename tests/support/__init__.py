@@ -1,0 +1,1 @@
+"""What tests stand on: the database cluster and what makes worlds for them."""
