@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code 0 when the files are fresh (or were written), 1 when `--check` found a stale one."""
+    """Exit code 0 when the files are fresh or were written, 1 when `--check` found a stale one."""
     wanted = {
         ROOT / "sql/generated/lifecycles.sql": lifecycles_as_sql(LIFECYCLES),
         ROOT / "docs/lifecycles.md": lifecycles_as_markdown(LIFECYCLES),

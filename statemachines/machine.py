@@ -14,7 +14,9 @@ class Subject:
     trigger: Any
 
 
-def machine(lifecycle: Lifecycle, subject: object | None = None, *, initial: str = "none") -> Machine:
+def machine(
+    lifecycle: Lifecycle, subject: object | None = None, *, initial: str = "none"
+) -> Machine:
     """A machine over `subject` (a new Subject where none is given); never a callback.
 
     Raises `transitions.MachineError` on an event that the state does not know. Actors are not
@@ -24,7 +26,8 @@ def machine(lifecycle: Lifecycle, subject: object | None = None, *, initial: str
         model=Subject() if subject is None else subject,
         states=[state.name for state in lifecycle.states],
         transitions=[
-            {"trigger": edge.event, "source": edge.source, "dest": edge.target} for edge in lifecycle.edges
+            {"trigger": edge.event, "source": edge.source, "dest": edge.target}
+            for edge in lifecycle.edges
         ],
         initial=initial,
         auto_transitions=False,

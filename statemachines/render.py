@@ -52,10 +52,13 @@ def lifecycle_as_mermaid(lifecycle: Lifecycle) -> str:
 
 def lifecycles_as_markdown(lifecycles: Iterable[Lifecycle]) -> str:
     """The reference page of all lifecycles: a diagram and the table of edges of each."""
-    parts = ["# Lifecycles\n\nPrinted from `statemachines/` by `make generate`; never edited by hand.\n"]
+    parts = [
+        "# Lifecycles\n\nPrinted from `statemachines/` by `make generate`; never edited by hand.\n"
+    ]
     for table in lifecycles:
         rows = "\n".join(
-            f"| {e.source} | {e.event} | {e.target} | {e.actors.replace('|', ', ')} | {e.why} |" for e in table.edges
+            f"| {e.source} | {e.event} | {e.target} | {e.actors.replace('|', ', ')} | {e.why} |"
+            for e in table.edges
         )
         parts.append(
             f"## {table.name}\n\n```mermaid\n{lifecycle_as_mermaid(table)}```\n\n"
@@ -73,8 +76,9 @@ def _flag(value: bool) -> str:
 
 
 def _state_row(lifecycle: str, state: State) -> str:
+    texts = ", ".join(_quoted(text) for text in (lifecycle, state.name, state.waits_on))
     flags = f"{_flag(state.holds_capacity)}, {_flag(state.is_terminal)}"
-    return f"    ({_quoted(lifecycle)}, {_quoted(state.name)}, {_quoted(state.waits_on)}, {flags}, {_quoted(state.why)})"
+    return f"    ({texts}, {flags}, {_quoted(state.why)})"
 
 
 def _edge_row(lifecycle: str, edge: Edge) -> str:

@@ -11,7 +11,12 @@ GROW = Lifecycle(
     (
         State("none", "nobody", "not asked for yet"),
         State("pending", "controller", "accepted, waits until it can be placed"),
-        State("placed", "controller", "capacity is held on named hosts; nothing runs on it", holds_capacity=True),
+        State(
+            "placed",
+            "controller",
+            "capacity is held on named hosts; nothing runs on it",
+            holds_capacity=True,
+        ),
         State("committed", "worker", "its tasks are in the allocation and start"),
         State("running", "nobody", "enough of its tasks came up", is_terminal=True),
         State("cancelled", "nobody", "ended before anything of it ran", is_terminal=True),
@@ -19,12 +24,42 @@ GROW = Lifecycle(
     ),
     (
         Edge("none", "ask", "pending", _ANYONE, "accepted within the job's bounds"),
-        Edge("pending", "place", "placed", "controller", "the hosts are fit and the job's maximum allows it"),
+        Edge(
+            "pending",
+            "place",
+            "placed",
+            "controller",
+            "the hosts are fit and the job's maximum allows it",
+        ),
         Edge("placed", "commit", "committed", "controller", "the job agreed; workers may start"),
-        Edge("placed", "unplace", "pending", _ANYONE, "a held host is no longer fit, or the bounds moved"),
-        *each("pending|placed", "cancel", "cancelled", _ANYONE, "nobody needs it any more, or it can never fit"),
-        Edge("committed", "started", "running", "controller", "every task is decided and at least min came up"),
-        Edge("committed", "fail", "failed", "controller|owner|operator", "min is out of reach, or the job ends"),
+        Edge(
+            "placed",
+            "unplace",
+            "pending",
+            _ANYONE,
+            "a held host is no longer fit, or the bounds moved",
+        ),
+        *each(
+            "pending|placed",
+            "cancel",
+            "cancelled",
+            _ANYONE,
+            "nobody needs it any more, or it can never fit",
+        ),
+        Edge(
+            "committed",
+            "started",
+            "running",
+            "controller",
+            "every task is decided and at least min came up",
+        ),
+        Edge(
+            "committed",
+            "fail",
+            "failed",
+            "controller|owner|operator",
+            "min is out of reach, or the job ends",
+        ),
         *same("pending|committed", "amend", _ANYONE, "cancelled in part, or a task was withdrawn"),
     ),
 )
@@ -43,8 +78,20 @@ SHRINK = Lifecycle(
     ),
     (
         Edge("none", "ask", "pending", _ANYONE, "accepted within the job's bounds"),
-        Edge("pending", "stop", "stopping", "controller", "enough running tasks stay; the named ones leave"),
-        Edge("pending", "cancel", "cancelled", _ANYONE, "withdrawn, vetoed, or nothing left to release"),
+        Edge(
+            "pending",
+            "stop",
+            "stopping",
+            "controller",
+            "enough running tasks stay; the named ones leave",
+        ),
+        Edge(
+            "pending",
+            "cancel",
+            "cancelled",
+            _ANYONE,
+            "withdrawn, vetoed, or nothing left to release",
+        ),
         *same("pending", "amend", _ANYONE, "cancelled in part, or a named task ended by itself"),
         Edge("stopping", "released", "released", "controller", "no task of it may have a process"),
     ),
@@ -62,8 +109,16 @@ HOOK = Lifecycle(
         Edge("none", "want", "wanted", "controller", "the request waits for the job's word"),
         Edge("wanted", "start", "running", "worker", "claimed before the fork"),
         Edge("running", "answered", "ended", "worker", "it exited"),
-        *each("wanted|running", "timed_out", "ended", "controller", "no answer in time: the job's default counts"),
-        *each("wanted|running", "cancelled", "ended", "controller", "its request moved on without it"),
+        *each(
+            "wanted|running",
+            "timed_out",
+            "ended",
+            "controller",
+            "no answer in time: the job's default counts",
+        ),
+        *each(
+            "wanted|running", "cancelled", "ended", "controller", "its request moved on without it"
+        ),
         *each("wanted|running", "lost", "ended", "controller", "its host is lost"),
     ),
 )

@@ -95,13 +95,19 @@ def well_formedness_faults(lifecycle: Lifecycle) -> list[str]:
     faults = [f"state {n} twice" for n in set(names) if names.count(n) > 1]
     if NONE not in names:
         faults.append("no state `none`")
-    faults += [f"{s.name} waits on {s.waits_on}" for s in lifecycle.states if s.waits_on not in MOVERS]
+    faults += [
+        f"{s.name} waits on {s.waits_on}" for s in lifecycle.states if s.waits_on not in MOVERS
+    ]
     pairs = [(edge.source, edge.event) for edge in lifecycle.edges]
     faults += [f"{pair} leads to two places" for pair in set(pairs) if pairs.count(pair) > 1]
     for edge in lifecycle.edges:
         faults += _edge_faults(edge, set(names), terminal)
-    faults += [f"{n} is never left" for n in set(names) - terminal - {e.source for e in lifecycle.edges}]
-    faults += [f"{n} is never entered" for n in set(names) - {NONE} - {e.target for e in lifecycle.edges}]
+    faults += [
+        f"{n} is never left" for n in set(names) - terminal - {e.source for e in lifecycle.edges}
+    ]
+    faults += [
+        f"{n} is never entered" for n in set(names) - {NONE} - {e.target for e in lifecycle.edges}
+    ]
     return sorted(faults)
 
 

@@ -8,7 +8,9 @@ TASK = Lifecycle(
     "task",
     (
         State("none", "nobody", "not in the allocation yet"),
-        State("assigned", "worker", "its host should start it; it has no process", holds_capacity=True),
+        State(
+            "assigned", "worker", "its host should start it; it has no process", holds_capacity=True
+        ),
         State("starting", "worker", "claimed: it may have a process", holds_capacity=True),
         State("running", "nobody", "exec succeeded", holds_capacity=True),
         State("stopping", "worker", "its process tree is being ended", holds_capacity=True),
@@ -21,6 +23,12 @@ TASK = Lifecycle(
         Edge("starting", "up", "running", "worker", "exec succeeded"),
         *each("starting|running", "stop", "stopping", _BACK, "shrink, rollback, kill or requeue"),
         *each("starting|running|stopping", "gone", "ended", "worker", "no process of it is left"),
-        *each("starting|running|stopping", "lost", "ended", "controller", "its host is lost and the fence expired"),
+        *each(
+            "starting|running|stopping",
+            "lost",
+            "ended",
+            "controller",
+            "its host is lost and the fence expired",
+        ),
     ),
 )

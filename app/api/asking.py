@@ -47,7 +47,7 @@ async def body_of(request: Asked, shape: type[Shape]) -> tuple[Shape, str]:
 
 
 def _refuse_shape(message: str) -> NoReturn:
-    where = _AT.search(message) or _KEY_AT.search(message)
+    where = _KEY_AT.search(message) or _AT.search(message)
     path = where.group(1) if where else "$"
     said = message[: where.start()] if where else message
     unknown = _UNKNOWN.search(said)

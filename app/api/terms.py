@@ -28,7 +28,7 @@ def job_body(ask: JobSubmit) -> JobBody:
             gpus=ask.gpus,
             span=_span(ask.span),
             existing_hosts=ask.existing_hosts,
-            constraints=ask.constraints,
+            constraints=_constraints(ask),
             hosts=ask.hosts,
             exclude_hosts=ask.exclude_hosts,
             queue=ask.queue,
@@ -92,6 +92,13 @@ def _range(asked: int | Range, path: str) -> Range:
     if found.min > found.max:
         raise invalid(path, "min is above max")
     return found
+
+
+def _constraints(ask: JobSubmit) -> dict[str, list[str]]:
+    return {
+        label: [values] if isinstance(values, str) else values
+        for label, values in ask.constraints.items()
+    }
 
 
 def _span(span: str | Span) -> Any:

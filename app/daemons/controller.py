@@ -6,7 +6,9 @@ import os
 import secrets
 import socket
 
-from app.api.app import create_app
+import uvloop
+
+from app.api.app import ApiSettings, create_app
 from app.daemons.api_server import ApiServer, Place, bind
 from app.daemons.chores import Chores
 from app.daemons.leadership import Leadership
@@ -20,18 +22,13 @@ from app.runtime.process import forbid_dumps
 from app.runtime.settings import Settings
 from app.runtime.stopping import stopping_event, until
 
-try:
-    from uvloop import run as run_loop
-except ImportError:  # Windows has none.
-    from asyncio import run as run_loop
-
 
 def main(settings: Settings, place: Place) -> None:
     """Serve until SIGTERM or SIGINT. Raises PlaceError."""
     place.check()
     configure_logs("controller", level=settings.log_level)
     forbid_dumps()
-    run_loop(control(settings, bind(place), place))
+    uvloop.run(control(settings, bind(place), place))
 
 
 async def control(settings: Settings, listening: socket.socket, place: Place) -> None:
@@ -45,7 +42,7 @@ async def control(settings: Settings, listening: socket.socket, place: Place) ->
     store = PgStore(url, doorbell)
     scheduler = Scheduler(store, leadership, bell, policy=Policy())
     chores = Chores(url, leadership, doorbell)
-    server = ApiServer(create_app(settings, wake=bell), place)
+    server = ApiServer(create_app(ApiSettings(url, scheduler_wake=bell)), place)
     # What was made so far lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()

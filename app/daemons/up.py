@@ -103,6 +103,8 @@ class Supervisor:
             settings=self._wishes.settings,
         )
         self._say("the database is ready")
+        for name, cpus in self._cluster.other_sizes.items():
+            self._say(f"warning: {name} keeps the {cpus} cpus it was made with")
         self._start_controllers(self._cluster, reserved)
         self._start_workers(self._cluster)
         self._wait_until_ready()
@@ -137,7 +139,8 @@ class Supervisor:
 
     def _start_workers(self, cluster: Cluster) -> None:
         for name, url in cluster.host_urls.items():
-            options = ["--run-dir", str(self._folder.host(name))]
+            options = ["--run-dir", str(self._folder.host(name)), "--as-starter"]
+            options += ["--api-url", self._apis[0]]
             self._workers.append(self._child(f"worker-{name}", ["worker", *options], url))
             self._keepers.append(KeeperWatch(self._folder.host(name)))
 
@@ -195,8 +198,8 @@ class Supervisor:
             f"  export XCE_API_URL={self._apis[0]}\n"
             f"  export XCE_TOKEN_FILE={self._folder.owner_token}\n"
             "  xcecli submit --tasks 2 --max-tasks 4 -- sleep 600\n"
-            "  xcecli resize request 2 1\n"
-            "  xcecli tasks 1\n"
+            "  xcecli resize request 2 JOB\n"
+            "  xcecli tasks JOB\n"
             "Ctrl-C stops it all."
         )
 
@@ -216,7 +219,10 @@ class Supervisor:
                 self._say(f"{child.program.name} died; it is started again")
         if self._server is not None and not is_alive(self._server.pid):
             self._say("PostgreSQL died; it is started again")
-            self._server = embedded.start(self._folder.postgres, port=self._server.port)
+            try:
+                self._server = embedded.start(self._folder.postgres, port=self._server.port)
+            except embedded.EmbeddedError as error:
+                self._say(f"it does not start: {error}")
 
     def _state(self) -> dict[str, Any]:
         assert self._server is not None

@@ -22,6 +22,8 @@ class Cluster:
     host_urls: Mapping[str, str]
     #: Incarnations before this start: a host is ready when its own is a later one.
     incarnations: Mapping[str, int]
+    #: The cpus of hosts that an earlier start made of another size.
+    other_sizes: Mapping[str, int]
 
 
 def prepare(
@@ -39,9 +41,13 @@ def prepare(
             name: administration.add_host(name, size, passfile=folder.passfile(name))
             for name in names
         }
-        incarnations = {h.name: h.incarnation for h in administration.hosts()}
+        known = [host for host in administration.hosts() if host.name in names]
     return Cluster(
-        url, controller.url, {name: login.url for name, login in logins.items()}, incarnations
+        url,
+        controller.url,
+        host_urls={name: login.url for name, login in logins.items()},
+        incarnations={host.name: host.incarnation for host in known},
+        other_sizes={host.name: host.cpus for host in known if host.cpus != cpus},
     )
 
 

@@ -29,6 +29,7 @@ class UpFolder:
         self.operator_token = self.root / "operator.token"
         self._lock_file = self.root / "up.lock"
         self._lock = -1
+        self._written = ""
 
     def lock(self) -> None:
         """Keep every other `xce up` out for as long as this process lives. Raises FolderInUse."""
@@ -56,9 +57,13 @@ class UpFolder:
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Replace up.json by a rename, so that a reader never sees half of it."""
+        text = json.dumps(state) + "\n"
+        if text == self._written:
+            return
         scratch = self.state.with_suffix(".tmp")
-        scratch.write_text(json.dumps(state) + "\n")
+        scratch.write_text(text)
         scratch.replace(self.state)
+        self._written = text
 
     def leave(self) -> None:
         """Nothing runs here any more: forget up.json, or the folder if it was temporary."""

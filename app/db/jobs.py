@@ -30,7 +30,7 @@ class JobBody(Struct, frozen=True, kw_only=True):
     gpus: int
     span: Any
     existing_hosts: str | None
-    constraints: dict[str, str]
+    constraints: dict[str, list[str]]
     hosts: list[str] | None
     exclude_hosts: list[str]
     queue: str

@@ -32,7 +32,8 @@ def host_login_name(database: str, host: str) -> str:
 
 
 def controller_login_name(database: str) -> str:
-    return fitting(f"{database}_controller")
+    """`<database>_control`: of a database `xce`, the group itself is named `xce_controller`."""
+    return fitting(f"{database}_control")
 
 
 def fitting(name: str) -> str:

@@ -1,5 +1,6 @@
 """The forked child: it makes its own record, takes its place and becomes the program."""
 
+import contextlib
 import errno
 import marshal
 import os
@@ -88,7 +89,9 @@ class Child:
     def _leave_the_keeper(self, changed_signals: tuple[int, ...]) -> None:
         signal.set_wakeup_fd(-1)
         for number in changed_signals:
-            signal.signal(number, signal.SIG_DFL)
+            # PIPE has to wait: a keeper that dies now must not take its child along.
+            if number != signal.SIGPIPE:
+                signal.signal(number, signal.SIG_DFL)
         os.setsid()
         os.umask(0o022)
         kept = sorted((self._pipes.lock_fd, self._pipes.order_fd, self._pipes.status_fd))
@@ -118,7 +121,9 @@ class Child:
             raise OSError(errno.ETIME, "the fence has expired")
         now_ns = time.monotonic_ns()
         os.write(self._record_fd, records.exec_line(now_ns))
-        os.write(self._pipes.status_fd, b"exec %d\n" % now_ns)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._pipes.status_fd, b"exec %d\n" % now_ns)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
     def _report_failure(self, number: int, detail: str) -> None:
         line = f"failed {self._stage} {number} {detail}\n"

@@ -24,11 +24,12 @@ class Loop:
         self._selector.unregister(fd)
         del self._calls[fd]
 
-    def turn(self, timeout_s: float | None) -> None:
-        """Wait for at least one descriptor or the time-out, then call back all that are ready."""
+    def turn(self, timeout_s: float | None) -> bool:
+        """Call back all that are ready, waiting for one or the time-out; False when none was."""
         ready = [(key.fd, self._calls[key.fd]) for key, _ in self._selector.select(timeout_s)]
         for fd, call in ready:
             # An earlier callback of this turn may have closed the descriptor, and a new one
             # may carry its number already.
             if self._calls.get(fd) is call:
                 call()
+        return bool(ready)

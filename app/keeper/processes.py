@@ -11,6 +11,7 @@ from app.keeper import proctable, records
 from app.keeper.census import Census
 from app.keeper.fence import Fence
 from app.keeper.loop import Loop
+from app.keeper.proctable import Identity, Seen
 from app.keeper.records import Record, TaskKey
 from app.keeper.spawn import Launcher, Spec
 from app.keeper.task import DRAINING, EXITED, RUNNING, Failure, Task, unix_ms
@@ -18,6 +19,11 @@ from app.keeper.wire import Refused, signal_name
 
 KILL_PAUSE_NS = 20_000_000
 KILL_PAUSE_MAX_NS = 1_000_000_000
+BURIALS_MAX = 200
+"""In one go: a task whose processes end faster than they are buried must not stop all else."""
+
+CHASES_MAX = 100
+
 WATCH_PAUSE_NS = 100_000_000
 """How often the ending tree of a task taken over is read: nobody tells us about its orphans."""
 
@@ -34,13 +40,12 @@ class Processes:
         self.tell: Callable[[str, Task], None] = _tell_nobody
         self._loop = loop
         self._fence = fence
-        self._launcher = Launcher(lock_fd)
+        self.launcher = Launcher(lock_fd)
         self._boot_id = boot_id
-        self._census = Census(self._launcher)
+        self._census = Census(self.launcher)
         # Mains of ours by pid; each is in here until it was waited for.
         self._mains: dict[int, Task] = {}
-
-    # Orders ------------------------------------------------------------------------------
+        self._has_dead = False
 
     def spawn(self, spec: Spec) -> None:
         """Fork; how it went is told as an event."""
@@ -51,7 +56,7 @@ class Processes:
         record = self._new_record(spec)
         spec.env[proctable.MARK_VARIABLE.encode()] = record.mark.encode()
         try:
-            child = self._launcher.launch(spec.order(record.head(), self._fence.deadline_ns))
+            child = self.launcher.launch(spec.order(record.head(), self._fence.deadline_ns))
         except OSError as error:
             detail = error.strerror or "cannot fork"
             raise Refused("failed", detail, stage="fork", errno=error.errno) from None
@@ -88,58 +93,50 @@ class Processes:
         records.remove(key)
         del self.tasks[key]
 
-    def prepare(self) -> None:
-        """Between two starts, never during one, pay for the next."""
-        if all(task.status_fd < 0 for task in self._mains.values()):
-            self._launcher.prepare()
-
     def leave(self) -> None:
-        self._launcher.dismiss()
+        """Leave the tasks alone, but nothing else behind."""
+        self.launcher.dismiss()
 
     def take_over(self) -> None:
         """Go on with what a predecessor left: watch what lives, end what lost its main process."""
         found = [self._adopt(key) for key in records.recorded_keys()]
         for task in found:
-            if task.state == DRAINING:
-                self._drain(task)
-
-    # The loop's side ---------------------------------------------------------------------
+            self._drain_adopted(task)
 
     def reap(self) -> None:
-        """Bury every child that has died; each is looked at before its pid is given away."""
-        while True:
-            try:
-                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if dead is None:
-                return
-            task = self._mains.get(dead.si_pid)
-            if task is not None:
-                self._bury_main(task)
-            elif dead.si_pid == self._launcher.spare_pid:
-                self._launcher.dismiss()
-            else:
-                self._bury_orphan(dead.si_pid)
+        """Bury the children that have died; each is looked at before its pid is given away."""
+        self._census.claim_strays(self._open_tasks())
+        self._has_dead = True
+        for _ in range(BURIALS_MAX):
+            pid = _dead_child()
+            if pid is None:
+                self._has_dead = False
+                break
+            self._bury(pid)
+        for task in self._open_tasks():
+            if task.state == DRAINING:
+                self._close_if_empty(task)
 
     def due_in_s(self) -> float | None:
         """How long nothing has to be done by the clock; None when nothing ever has."""
+        if self._has_dead:
+            return 0
         moments = [task.wake_at_ns for task in self._open_tasks() if task.wake_at_ns is not None]
         return max(0, min(moments) - time.monotonic_ns()) / 1e9 if moments else None
 
     def step(self) -> None:
         """Do what the clock asks for."""
+        if self._has_dead:
+            self.reap()
         now_ns = time.monotonic_ns()
         for task in self._open_tasks():
             if task.wake_at_ns is not None and task.wake_at_ns <= now_ns:
                 self._press_on(task, now_ns)
 
-    # A task's start ----------------------------------------------------------------------
-
     def _new_record(self, spec: Spec) -> Record:
         record = Record(spec.key)
         record.task_id = spec.task_id
-        record.argv0 = os.fsdecode(spec.argv[0])
+        record.argv0 = spec.argv[0].decode()
         record.fence = spec.fence
         record.grace_s = spec.grace_s
         record.mark = os.urandom(16).hex()
@@ -182,10 +179,16 @@ class Processes:
         """Another child, of a predecessor, made this task's record first: that one is the task."""
         rival = self._adopt(task.record.key)
         self.tell("exists", rival)
-        if rival.state == DRAINING:
-            self._drain(rival)
+        self._drain_adopted(rival)
 
-    # A task's end ------------------------------------------------------------------------
+    def _bury(self, pid: int) -> None:
+        task = self._mains.get(pid)
+        if task is not None:
+            self._bury_main(task)
+        elif pid == self.launcher.spare_pid:
+            self.launcher.dismiss()
+        else:
+            self._bury_orphan(pid)
 
     def _bury_main(self, task: Task) -> None:
         if task.status_fd >= 0:
@@ -208,16 +211,13 @@ class Processes:
         return status
 
     def _bury_orphan(self, pid: int) -> None:
-        self._census.claim_strays(self._open_tasks())
+        """Quick, as a task may make them by the thousand: no survey for the sake of one."""
         seen = proctable.look(pid)
-        identity = (pid, 0 if seen is None else seen.start_ticks)
         _, _, usage = os.wait4(pid, 0)
         for task in self._open_tasks():
-            if identity in task.members:
-                task.forget_process(identity)
+            if seen is not None and (seen.identity in task.members or task.leads(seen.session)):
+                task.forget_process(seen.identity)
                 task.ending.add_usage(usage)
-                if task.state == DRAINING:
-                    self._close_if_empty(task)
 
     def _drain(self, task: Task) -> None:
         """The main process is gone: end the rest of the tree."""
@@ -245,8 +245,6 @@ class Processes:
             task.evidence = {**(task.evidence or {}), "unsaved": error.strerror}
         self.tell("exited", task)
 
-    # Signals -----------------------------------------------------------------------------
-
     def _set_kill(self, task: Task, grace_s: float) -> None:
         at_ns = time.monotonic_ns() + round(grace_s * 1e9)
         task.kill_at_ns = at_ns if task.kill_at_ns is None else min(task.kill_at_ns, at_ns)
@@ -262,35 +260,53 @@ class Processes:
             pause_ns = WATCH_PAUSE_NS if task.state == DRAINING and not task.is_child else 10**18
             task.wake_at_ns = min(kill_at_ns, now_ns + pause_ns)
             return
-        self._signal_tree(task, (signal.SIGKILL,), spare=set())
+        self._kill(task)
         task.pause_ns = min(KILL_PAUSE_MAX_NS, max(KILL_PAUSE_NS, task.pause_ns * 3 // 2))
         task.wake_at_ns = now_ns + task.pause_ns
 
     def _terminate(self, task: Task) -> None:
         """TERM, once to each process; CONT wakes those that SIGSTOP keeps from obeying."""
-        self._signal_tree(task, (signal.SIGTERM, signal.SIGCONT), spare=task.told)
-
-    def _signal_tree(
-        self, task: Task, signals: tuple[int, ...], *, spare: set[proctable.Identity]
-    ) -> None:
-        table = self._census.survey(self._open_tasks())
-        targets = set(task.members)
-        group = 0
-        if task.main_lives:
-            targets.add(task.main)
-            # One call reaches a whole group at once, even while it forks. Only the pid of a child
-            # not waited for is sure to be its own, and only after exec to lead a group.
-            group = task.record.pid if task.is_child and task.state == RUNNING else 0
-        for identity in targets - spare:
+        table, targets = self._targets(task)
+        signals = (signal.SIGTERM, signal.SIGCONT)
+        # One call reaches a whole group at once, even while it forks. Only the pid of a child not
+        # waited for is sure to be its own, and only after exec to lead a group.
+        leads = task.is_child and task.state == RUNNING
+        group = task.record.pid if leads else 0
+        for identity in targets - task.told:
             seen = table.get(identity[0])
-            if not group or seen is None or seen.group != group:
+            if not leads or seen is None or seen.group != group:
                 proctable.send(identity, signals)
-        if group:
+        if leads:
             for number in signals:
                 _send_to_group(group, number)
         task.told |= targets
 
-    # Taking over -------------------------------------------------------------------------
+    def _kill(self, task: Task) -> None:
+        """KILL to all, and to their groups: a process may fork and end faster than it is found."""
+        table, targets = self._targets(task)
+        seen_now = [table[pid] for pid, _ in targets if pid in table]
+        # A child that has only just been forked is still in our own group.
+        for group in {seen.group for seen in seen_now} - {0, 1, os.getpgrp()}:
+            _send_to_group(group, signal.SIGKILL)
+        for identity in targets:
+            proctable.send(identity, (signal.SIGKILL,))
+        self._chase(task)
+
+    def _chase(self, task: Task) -> None:
+        """One that also leaves its group each time is only caught by being quick."""
+        misses = 0
+        for _ in range(CHASES_MAX):
+            pid = self._census.newest_orphan(task)
+            if pid is not None:
+                # A child keeps its number until we wait for it.
+                os.kill(pid, signal.SIGKILL)
+            misses = misses + 1 if pid is None else 0
+            if misses > 3:
+                return
+
+    def _targets(self, task: Task) -> tuple[dict[int, Seen], set[Identity]]:
+        table = self._census.survey(self._open_tasks())
+        return table, task.members | ({task.main} if task.main_lives else set())
 
     def _adopt(self, key: TaskKey) -> Task:
         """A task by its record alone: exited, running, or (its main process gone) draining."""
@@ -300,11 +316,17 @@ class Processes:
         task.evidence = records.read_exit(key)
         if task.evidence is not None:
             task.state = EXITED
-        elif task.record.boot_id == self._boot_id and self._watch_main(task):
-            task.state = RUNNING
+        elif task.record.boot_id != self._boot_id:
+            # Nothing of it can live, and its pid and start time may be those of a stranger here.
+            self._close(task)
         else:
-            task.state = DRAINING
+            task.state = RUNNING if self._watch_main(task) else DRAINING
         return task
+
+    def _drain_adopted(self, task: Task) -> None:
+        """Only after all were adopted: each tells which processes are not another's."""
+        if task.state == DRAINING:
+            self._drain(task)
 
     def _watch_main(self, task: Task) -> bool:
         pid = task.record.pid
@@ -336,8 +358,17 @@ def _tell_nobody(event: str, task: Task) -> None:
     """Until a server listens, `list` alone has the news."""
 
 
+def _dead_child() -> int | None:
+    """One that waits to be buried, and stays so."""
+    try:
+        dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if dead is None else dead.si_pid
+
+
 def _told(line: bytes) -> tuple[str, str]:
-    word, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
+    word, _, rest = line.decode("utf-8", "replace").partition(" ")
     return word, rest
 
 

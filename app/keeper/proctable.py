@@ -50,17 +50,17 @@ def everything() -> dict[int, Seen]:
     return table
 
 
-def own_children() -> set[int]:
-    """This process's children, zombies included.
+def own_children() -> list[int]:
+    """This process's children, zombies included, the last to come at the end.
 
     The kernel's list is exact here although it promises little: only we can take one off it,
     by waiting for it, and we do not while we read.
     """
     children = _read(f"/proc/self/task/{os.getpid()}/children", 1 << 20)
     if children is not None:
-        return {int(pid) for pid in children.split()}
+        return [int(pid) for pid in children.split()]
     own_pid = os.getpid()
-    return {seen.pid for seen in everything().values() if seen.parent == own_pid}
+    return [seen.pid for seen in everything().values() if seen.parent == own_pid]
 
 
 def mark_of(pid: int) -> str | None:

@@ -16,6 +16,8 @@ from app.keeper.wire import Refused
 
 CONNECTIONS_MAX = 16
 
+QUIET_S = 0.001
+
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """What a client that does not read may leave here before it is cut off."""
 
@@ -53,11 +55,22 @@ class Server:
         self._loop.watch(self._timer.fd, self._fence_due)
         self._timer.arm(self._fence.deadline_ns)
         while not self.is_leaving:
-            self._processes.prepare()
-            self._loop.turn(self._processes.due_in_s())
+            self._turn()
             self._processes.step()
             self._leave_when_empty()
         self._processes.leave()
+
+    def _turn(self) -> None:
+        """Wait and call back; a spare child is made when nothing has come for a moment.
+
+        At once would be the wrong time: the fork would keep a processor from the program that
+        was just started, and from the client that waits for the answer.
+        """
+        due_s, launcher = self._processes.due_in_s(), self._processes.launcher
+        if not launcher.wants_spare:
+            self._loop.turn(due_s)
+        elif not self._loop.turn(QUIET_S if due_s is None else min(due_s, QUIET_S)):
+            launcher.prepare()
 
     def request(self, line: bytes, send: Reply) -> None:
         """Do what a line asks for; whatever it says, somebody gets an answer."""
@@ -68,7 +81,7 @@ class Server:
 
         try:
             request = wire.decode(line)
-            number = request.get("id")
+            number = wire.request_id(request)
             verb = self._verbs.get(str(request["do"]))
             if verb is None:
                 raise Refused("unknown_verb", "no such verb")
@@ -80,8 +93,6 @@ class Server:
 
     def closed(self, connection: "Connection") -> None:
         self._connections.discard(connection)
-
-    # Verbs -------------------------------------------------------------------------------
 
     def _spawn(self, request: Json, reply: Reply) -> None:
         if self._shutting_down is not None:
@@ -129,8 +140,6 @@ class Server:
         for task in live:
             own_s = task.record.grace_s
             self._processes.stop(task, own_s if grace_s is None else min(grace_s, own_s))
-
-    # What happens ------------------------------------------------------------------------
 
     def _told(self, event: str, task: Task) -> None:
         reply = self._starting.pop(task.record.key, None)

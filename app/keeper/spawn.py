@@ -1,5 +1,6 @@
 """What to run, and a child to run it: one that waits already where possible, else a fresh fork."""
 
+import contextlib
 import marshal
 import os
 import signal
@@ -87,6 +88,7 @@ class Launcher:
     def __init__(self, lock_fd: int) -> None:
         self._lock_fd = lock_fd
         self._spare: Launched | None = None
+        self.wants_spare = True
         # Found out once, here; each child would find it out anew.
         usual = (signal.SIG_DFL, None)
         changed = (n for n in signal.valid_signals() if signal.getsignal(n) not in usual)
@@ -100,18 +102,17 @@ class Launcher:
         """Whether it comes to exec is told by the status pipe. OSError when there is no child."""
         text = marshal.dumps(order)
         child, self._spare = self._spare, None
+        self.wants_spare = True
         if child is not None and not _send(child, text):
             os.close(child.status_fd)
             child = None
         return child or self._fork(order)
 
     def prepare(self) -> None:
-        """Have a spare, if the machine lets us."""
-        if self._spare is None:
-            try:
-                self._spare = self._fork(None)
-            except OSError:
-                self._spare = None
+        """Have a spare. Where the machine has no room for one, the next start asks again."""
+        self.wants_spare = False
+        with contextlib.suppress(OSError):
+            self._spare = self._fork(None)
 
     def dismiss(self) -> None:
         """Let the spare go, or bury it, and wait until it has gone."""

@@ -98,6 +98,10 @@ class Task:
         """The main process has not been seen dead; its pid and group are still its own."""
         return self.state in (STARTING, RUNNING)
 
+    def leads(self, session: int) -> bool:
+        """The session was made by the main process, whose pid is still its own."""
+        return self.is_child and self.main_lives and session == self.record.pid
+
     def forget_process(self, identity: Identity) -> None:
         self.members.discard(identity)
         self.told.discard(identity)

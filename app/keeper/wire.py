@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import signal
 
 from app.keeper.records import Json, TaskKey
@@ -32,6 +31,12 @@ def decode(line: bytes) -> Json:
     if not isinstance(request, dict) or not isinstance(request.get("do"), str):
         raise Refused("malformed", 'not an object with a member "do"')
     return request
+
+
+def request_id(request: Json) -> int | None:
+    """What the answer repeats; anything but a number is not worth repeating."""
+    number = request.get("id")
+    return number if isinstance(number, int) else None
 
 
 def encode(message: Json) -> bytes:
@@ -70,7 +75,7 @@ def flag(request: Json, name: str) -> bool:
 
 def spec_of(request: Json) -> Spec:
     spec = Spec(task_key(request))
-    spec.task_id = request.get("task_id")
+    spec.task_id = _opaque(request.get("task_id"))
     spec.argv = _argv(request.get("argv"))
     spec.env = _environment(request.get("env"))
     spec.cwd = _text(request.get("cwd"), "cwd")
@@ -83,6 +88,14 @@ def spec_of(request: Json) -> Spec:
     spec.fence = _fence(request.get("fence"))
     spec.grace_s = seconds(request, "grace_s")
     return spec
+
+
+def _opaque(value: object) -> object:
+    if isinstance(value, str):
+        _text(value, "task_id", may_be_empty=True)
+    elif value is not None and not isinstance(value, int):
+        raise Refused("malformed", "task_id: neither a number nor a string")
+    return value
 
 
 def _argv(value: object) -> list[bytes]:
@@ -131,7 +144,7 @@ def _text(value: object, name: str, *, may_be_empty: bool = False) -> bytes:
     if not isinstance(value, str) or not (value or may_be_empty):
         raise Refused("malformed", f"{name}: not a string")
     try:
-        encoded = os.fsencode(value)
+        encoded = value.encode()
     except UnicodeEncodeError:
         raise Refused("malformed", f"{name}: not text") from None
     if b"\0" in encoded:

@@ -48,10 +48,10 @@ class Host(Struct, frozen=True, gc=False):
 class JobView(Struct, frozen=True, gc=False):
     """A job of which a request is pending or placed, with sums over its tasks, never the tasks.
 
-    `tasks_on` holds (host id, members, leaving) for each host with an open task, ascending; holds
-    are with their requests. `firm_tasks` are running, on a host that is not lost or joining, and
-    not of a committed grow that might be rolled back. `unsettled_id` is its first committed request
-    of which a task is not decided yet.
+    Of its open tasks `members` stay and `leaving` are stopping; `tasks_on` has both for each host,
+    as (host id, members, leaving) ascending. Holds are with their requests. `firm_tasks` are
+    running, on a host that is not lost or joining, and not of a committed grow that might be rolled
+    back. `unsettled_id` is its first committed request of which a task is not decided yet.
     """
 
     id: int
@@ -60,6 +60,8 @@ class JobView(Struct, frozen=True, gc=False):
     min_tasks: int
     max_tasks: int
     resources: Resources
+    members: int = 0
+    leaving: int = 0
     tasks_on: tuple[tuple[int, int, int], ...] = ()
     firm_tasks: int = 0
     unsettled_id: int | None = None

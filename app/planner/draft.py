@@ -30,18 +30,21 @@ from app.planner.placement import Demand, Hosts
 
 @dataclass(slots=True)
 class JobDraft:
-    """A job as the plan leaves it so far; `named` members are named by a pending shrink."""
+    """A job as the plan leaves it so far; `named` members are named by a pending shrink.
+
+    Where its tasks are stays in the view; `own_more` and `staying_more` are what the plan and the
+    holds add to that, so that a job with a thousand hosts is not copied for a grow of one task.
+    """
 
     view: JobView
     version: int
     firm: int
-    members: int = 0
-    leaving: int = 0
+    members: int
+    leaving: int
     held: int = 0
     named: int = 0
-    members_on: Counter[int] = field(default_factory=Counter)
-    leaving_on: Counter[int] = field(default_factory=Counter)
-    held_on: Counter[int] = field(default_factory=Counter)
+    own_more: Counter[int] = field(default_factory=Counter)
+    staying_more: Counter[int] = field(default_factory=Counter)
 
     @property
     def tasks(self) -> int:
@@ -49,10 +52,22 @@ class JobDraft:
         return self.members + self.leaving + self.held
 
     def own(self) -> Hosts:
-        return tuple(sorted((self.members_on + self.leaving_on + self.held_on).items()))
+        """Open tasks and holds by host id."""
+        return _added({host: m + leaving for host, m, leaving in self.view.tasks_on}, self.own_more)
 
     def staying(self) -> Hosts:
-        return tuple(sorted((self.members_on + self.held_on).items()))
+        """Members and holds by host id."""
+        return _added({host: m for host, m, _ in self.view.tasks_on}, self.staying_more)
+
+    def add(self, host_id: int, tasks: int) -> None:
+        self.own_more[host_id] += tasks
+        self.staying_more[host_id] += tasks
+
+
+def _added(tasks: dict[int, int], more: Counter[int]) -> Hosts:
+    for host_id, count in more.items():
+        tasks[host_id] = tasks.get(host_id, 0) + count
+    return tuple(sorted((host_id, count) for host_id, count in tasks.items() if count))
 
 
 class Draft:
@@ -62,9 +77,12 @@ class Draft:
         self.decisions: list[Decision] = []
         self.requests: dict[int, RequestView] = {r.id: r for r in snapshot.requests}
         self.shrinks: dict[int, ShrinkView] = {s.id: s for s in snapshot.shrinks}
-        self.jobs: dict[int, JobDraft] = {job.id: _job_draft(job) for job in snapshot.jobs}
+        self.jobs: dict[int, JobDraft] = {
+            job.id: JobDraft(job, job.version, job.firm_tasks, job.members, job.leaving)
+            for job in snapshot.jobs
+        }
         self.now = Fleet((h.id, h.free, h.labels) for h in snapshot.hosts if h.is_schedulable)
-        self.failed: dict[Demand, str] = {}
+        self.failed: set[Demand] = set()
         self._hosts: tuple[Host, ...] = snapshot.hosts
         for request in snapshot.requests:
             self._hold(request, request.holds)
@@ -115,10 +133,10 @@ class Draft:
         job.version += 1
         job.firm -= shrink.named_firm
         for host_id, assigned, started in shrink.named_on:
-            job.members_on[host_id] -= assigned + started
             job.members -= assigned + started
-            job.leaving_on[host_id] += started
             job.leaving += started
+            job.staying_more[host_id] -= assigned + started
+            job.own_more[host_id] -= assigned
             # A withdrawn task never had a process: its room is free in the same transaction.
             self.now.take(host_id, job.view.resources, -assigned)
 
@@ -130,7 +148,7 @@ class Draft:
     def _commit(self, request: RequestView, hosts: Hosts) -> None:
         job = self.jobs[request.job_id]
         for host_id, tasks in hosts:
-            job.members_on[host_id] += tasks
+            job.add(host_id, tasks)
             job.members += tasks
         del self.requests[request.id]
 
@@ -145,20 +163,9 @@ class Draft:
     def _hold(self, request: RequestView, holds: Hosts) -> None:
         job = self.jobs[request.job_id]
         for host_id, tasks in holds:
-            job.held_on[host_id] += tasks
+            job.add(host_id, tasks)
             job.held += tasks
 
     def _drop(self, shrink: ShrinkView) -> None:
         self.jobs[shrink.job_id].named -= sum(a + s for _, a, s in shrink.named_on)
         del self.shrinks[shrink.id]
-
-
-def _job_draft(job: JobView) -> JobDraft:
-    draft = JobDraft(job, job.version, job.firm_tasks)
-    for host_id, members, leaving in job.tasks_on:
-        draft.members_on[host_id] = members
-        draft.members += members
-        if leaving:
-            draft.leaving_on[host_id] = leaving
-            draft.leaving += leaving
-    return draft

@@ -73,7 +73,7 @@ class Rooms:
     def room(self, host_id: int) -> Room:
         """What one host has; nothing where it is unknown or lacks a label."""
         amount = self._fleet.amounts.get(host_id)
-        if amount is None or not self._admits(self._fleet.labels[host_id]):
+        if amount is None or (self._constraints and not self._admits(self._fleet.labels[host_id])):
             return _NO_ROOM
         return self._room_in(amount)
 

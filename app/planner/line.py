@@ -5,9 +5,16 @@ from datetime import datetime
 from app.model import Policy, RequestView
 from app.planner import reasons
 from app.planner.draft import Draft
-from app.planner.feasibility import demand_of, hosts_or_reason, is_above_max_for_good
-from app.planner.placement import Hosts
-from app.planner.policy import blocks_those_behind
+from app.planner.feasibility import (
+    demand_of,
+    exceeds_cluster,
+    hosts_for,
+    is_above_max_for_good,
+    lacking,
+    reason_not_yet,
+)
+from app.planner.placement import Demand, Hosts
+from app.planner.policy import lets_others_pass
 from app.planner.ranking import ranked_requests
 
 
@@ -16,36 +23,44 @@ def serve_line(draft: Draft, policy: Policy, now: datetime) -> None:
 
     A job's second grow never passes its first (PROTOCOL 17), whatever the policy lets others do.
     """
+    waiting: list[tuple[RequestView, Demand | str]] = []
+    waiting_jobs: set[int] = set()
     is_blocked = False
-    waiting: set[int] = set()
     for request in ranked_requests(draft):
         if request.state == "placed":
             draft.commit(request)
-            continue
-        if is_above_max_for_good(draft, request):
+        elif is_above_max_for_good(draft, request):
             draft.cancel(request, reasons.ABOVE_MAX)
-            continue
-        is_behind = is_blocked or request.job_id in waiting
-        answer = _hosts_or_reason(draft, request, now, is_behind=is_behind)
-        if isinstance(answer, str):
-            draft.explain(request, answer)
-            waiting.add(request.job_id)
-            is_blocked = is_blocked or blocks_those_behind(policy, answer)
         else:
-            draft.place(request, answer)
+            is_behind = is_blocked or request.job_id in waiting_jobs
+            answer = _hosts_or_cause(draft, request, now, is_behind=is_behind)
+            if isinstance(answer, tuple):
+                draft.place(request, answer)
+                continue
+            waiting.append((request, answer))
+            waiting_jobs.add(request.job_id)
+            if isinstance(answer, Demand) and not lets_others_pass(policy):
+                is_blocked = True
+    # Told at the end, because what others took meanwhile may be the reason: told at once, the next
+    # plan would correct it, and planning twice without a change would not plan nothing.
+    for request, cause in waiting:
+        draft.explain(request, cause if isinstance(cause, str) else lacking(draft, cause))
 
 
-def _hosts_or_reason(
+def _hosts_or_cause(
     draft: Draft, request: RequestView, now: datetime, *, is_behind: bool
-) -> Hosts | str:
+) -> Hosts | Demand | str:
+    """Hosts, or a demand that waits for room, or the reason why room would not help."""
     job = draft.jobs[request.job_id]
-    if job.view.held:
-        return reasons.HELD
-    if job.view.begin_at is not None and job.view.begin_at > now:
-        return reasons.BEGIN_AT
-    if request.kind == "grow" and job.members == 0:
-        return reasons.NO_MEMBER
+    not_yet = reason_not_yet(job, request, now)
+    if not_yet is not None:
+        return not_yet
     if is_behind:
         return reasons.ORDER
     demand = demand_of(draft, request)
-    return demand if isinstance(demand, str) else hosts_or_reason(draft, demand)
+    if isinstance(demand, str):
+        return demand
+    hosts = hosts_for(draft, demand)
+    if hosts is None and exceeds_cluster(draft, demand):
+        return reasons.EXCEEDS_CLUSTER
+    return demand if hosts is None else hosts

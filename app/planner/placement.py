@@ -23,12 +23,14 @@ from app.planner.fleet import Rooms, Shape
 Hosts = tuple[tuple[int, int], ...]
 
 _UNBOUNDED = 2**31
+_ANYWHERE = Span()
 
 
 class Demand(Struct, frozen=True, gc=False):
     """What is asked for, from `minimum` to `maximum` tasks, beside what the job has already.
 
     `own` is (host id, open tasks and holds), ascending; `staying` the same without what is leaving.
+    Of a plain demand only their number is told, in `elsewhere`.
     """
 
     resources: Resources
@@ -41,6 +43,13 @@ class Demand(Struct, frozen=True, gc=False):
     staying: Hosts = ()
     named: frozenset[int] | None = None
     excluded: frozenset[int] = frozenset()
+    elsewhere: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any host is as good as any other, also one where the job is already."""
+        is_anywhere = self.span == _ANYWHERE and self.existing_hosts == "any"
+        return is_anywhere and self.named is None and not self.excluded and not self.constraints
 
     @property
     def shape(self) -> Shape:
@@ -65,7 +74,9 @@ class _Offer(Struct, frozen=True, gc=False):
 
 def chosen_hosts(demand: Demand, rooms: Rooms) -> Hosts | None:
     """As many tasks as fit, most first, as (host id, tasks); None where it is less than minimum."""
-    if demand.named is None and rooms.total(demand.span.per_host) < demand.minimum:
+    elsewhere = demand.elsewhere if rooms.is_empty else 0
+    total = rooms.total(demand.span.per_host) - elsewhere
+    if demand.named is None and total < demand.minimum:
         return None
     offers = _offers(demand, rooms)
     if demand.span.is_one_host:
@@ -119,11 +130,14 @@ def _offers(demand: Demand, rooms: Rooms) -> dict[tuple[int, int], list[_Offer]]
     """What each host may give, by (1 where others are preferred, 1 where gpus would lie idle)."""
     offers: dict[tuple[int, int], list[_Offer]] = defaultdict(list)
     own, staying = dict(demand.own), dict(demand.staying)
+    cap = demand.span.per_host or _UNBOUNDED
     for host_id in _singles(demand, own, staying):
-        idle_gpus, room = rooms.room(host_id)
         has = (staying if rooms.is_empty else own).get(host_id, 0)
+        if has >= cap:
+            continue
+        idle_gpus, room = rooms.room(host_id)
         room -= has if rooms.is_empty else 0
-        most = min(room, _cap(demand) - has)
+        most = min(room, cap - has)
         if most > 0:
             is_second = demand.existing_hosts == "prefer" and host_id not in staying
             offers[int(is_second), idle_gpus].append(_Offer(room, most, host_id, (host_id,)))
@@ -135,11 +149,12 @@ def _offers(demand: Demand, rooms: Rooms) -> dict[tuple[int, int], list[_Offer]]
 def _add_stacks(demand: Demand, rooms: Rooms, offers: dict[tuple[int, int], list[_Offer]]) -> None:
     """Add the hosts that are neither named nor the job's own."""
     is_second = int(demand.existing_hosts == "prefer")
+    cap = demand.span.per_host or _UNBOUNDED
     skipped = demand.excluded.union(host_id for host_id, _ in demand.own)
     for (idle_gpus, room), stack in rooms.stacks.items():
         first = next((host_id for host_id in stack if host_id not in skipped), None)
         if first is not None:
-            offer = _Offer(room, min(room, _cap(demand)), first, stack, skipped)
+            offer = _Offer(room, min(room, cap), first, stack, skipped)
             offers[is_second, idle_gpus].append(offer)
 
 
@@ -150,7 +165,3 @@ def _singles(demand: Demand, own: dict[int, int], staying: dict[int, int]) -> It
         is_unwanted = demand.existing_hosts == "exclude" and host_id in staying
         if not (host_id in demand.excluded or is_elsewhere or is_unwanted):
             yield host_id
-
-
-def _cap(demand: Demand) -> int:
-    return demand.span.per_host or _UNBOUNDED

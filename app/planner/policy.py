@@ -5,9 +5,8 @@ room. One that its job, a date or the size of the cluster keeps waiting blocks n
 """
 
 from app.model import Policy
-from app.planner import reasons
 
 
-def blocks_those_behind(policy: Policy, reason: str) -> bool:
-    """Whether a request that waits for `reason` keeps all behind it waiting."""
-    return policy.order == "fcfs" and reason in {reasons.CAPACITY, reasons.SPAN}
+def lets_others_pass(policy: Policy) -> bool:
+    """Whether those behind may have what a request that waits for room cannot use yet."""
+    return policy.order != "fcfs"

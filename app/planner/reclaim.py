@@ -5,6 +5,7 @@ from datetime import datetime
 from app.model import RequestView, ShrinkView
 from app.planner import reasons
 from app.planner.draft import Draft, JobDraft
+from app.planner.feasibility import reason_not_yet
 
 
 def settle_shrinks(draft: Draft) -> None:
@@ -55,12 +56,9 @@ def _awaited(job: JobDraft) -> str:
 
 def _unfit_because(draft: Draft, request: RequestView, now: datetime) -> str | None:
     job = draft.jobs[request.job_id]
-    if job.view.held:
-        return reasons.HELD
-    if job.view.begin_at is not None and job.view.begin_at > now:
-        return reasons.BEGIN_AT
+    not_yet = reason_not_yet(job, request, now)
+    if not_yet is not None:
+        return not_yet
     if any(host_id not in draft.now.amounts for host_id, _ in request.holds):
         return reasons.HOST_UNFIT
-    if job.tasks > job.view.max_tasks:
-        return reasons.MAX_TASKS
-    return None
+    return reasons.MAX_TASKS if job.tasks > job.view.max_tasks else None

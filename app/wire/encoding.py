@@ -1,7 +1,5 @@
 """Structs to JSON and back; decimals are plain JSON numbers, so that microseconds stay exact."""
 
-from collections.abc import Hashable
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,6 +7,7 @@ import msgspec
 Shape = TypeVar("Shape")
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def encode(value: Any) -> bytes:
@@ -18,11 +17,8 @@ def encode(value: Any) -> bytes:
 
 def decode(text: bytes, shape: type[Shape]) -> Shape:
     """Raises msgspec.DecodeError (not JSON) or its ValidationError (another shape)."""
-    known: Hashable = shape
-    found: Shape = _decoder(known).decode(text)
+    decoder = _DECODERS.get(shape)
+    if decoder is None:
+        decoder = _DECODERS[shape] = msgspec.json.Decoder(shape)
+    found: Shape = decoder.decode(text)
     return found
-
-
-@cache
-def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(shape)

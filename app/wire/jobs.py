@@ -31,6 +31,12 @@ OnHostLoss = Literal["requeue", "shrink", "exit"]
 Fence = Literal["stop", "keep"]
 
 
+#: A label that a host must carry: this value, one of these, or with none of them any value.
+Constraints = Annotated[
+    dict[Label, Label | Annotated[list[Label], Meta(max_length=256)]], Meta(max_length=256)
+]
+
+
 class Span(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How the whole allocation may lie: at most n tasks a host, or all on one host; one of both."""
 
@@ -54,7 +60,7 @@ class JobSubmit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     gpus: Amount = 0
     span: Literal["any"] | Span = "any"
     existing_hosts: ExistingHosts | None = None
-    constraints: Annotated[dict[Label, Label], Meta(max_length=256)] = {}
+    constraints: Constraints = {}
     hosts: SomeHostNames | None = None
     exclude_hosts: HostNames = []
     queue: Label = "default"

@@ -22,6 +22,9 @@ START_LIMIT_S = 40.0
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
+"""Some builds of Python do not find themselves without it."""
+
 # Isolated and without site-packages: quick, small, and nothing in the worker's surroundings can
 # change what runs. Appended, so that our own folder hides no module of the standard library.
 _PROGRAM = (
@@ -55,7 +58,10 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StartFailure(msgspec.Struct, frozen=True):
-    """Why a program never ran: `stage` is one of record, cwd, user, output, fence, exec, fork, start."""
+    """Why a program never ran.
+
+    `stage` is one of fork, start, record, cwd, user, output, fence, exec.
+    """
 
     stage: str
     errno: int
@@ -210,10 +216,12 @@ class KeeperClient(asyncio.Protocol):
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with asyncio.timeout(START_LIMIT_S):
             while True:
-                try:
-                    return await cls.connect(run_dir, on_event)
-                except KeeperLostError:
-                    await start_keeper(run_dir)
+                with contextlib.suppress(KeeperLostError):
+                    client = await cls.connect(run_dir, on_event)
+                    # Only an answer proves a keeper: the socket of a dying one still connects.
+                    await client.list()
+                    return client
+                await start_keeper(run_dir)
 
     @classmethod
     async def connect(
@@ -250,13 +258,16 @@ class KeeperClient(asyncio.Protocol):
 
     async def renew(self, fence_s: float, sent_at_boottime_ns: int) -> FenceView:
         """Count the fence from the sending of an exchange that the database answered."""
-        exchange = {"fence_s": fence_s, "sent_at_boottime_ns": sent_at_boottime_ns}
+        exchange: dict[str, object] = {
+            "fence_s": fence_s,
+            "sent_at_boottime_ns": sent_at_boottime_ns,
+        }
         return msgspec.json.decode(await self._ask("renew", exchange), type=FenceView)
 
     async def shutdown(self, *, stop_all: bool = False, grace_s: float | None = None) -> None:
-        """End the keeper; returns when it is about to exit. Refused: `tasks_live` without `stop_all`.
+        """End the keeper; returns when it is about to exit. Refused: `tasks_live`.
 
-        Each task has its own grace, at most `grace_s` where that is given.
+        With `stop_all` tasks are stopped first, each with its own grace, but at most `grace_s`.
         """
         await self._ask("shutdown", {"stop_all": stop_all, "grace_s": grace_s}, limit_s=None)
 
@@ -271,7 +282,8 @@ class KeeperClient(asyncio.Protocol):
         if self._transport is None or self.lost.is_set():
             raise KeeperLostError("the keeper is gone")
         number = next(self._numbers)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
         self._transport.write(_encoder.encode({"id": number, "do": verb, **fields}) + b"\n")
         try:
             async with asyncio.timeout(limit_s):
@@ -281,8 +293,6 @@ class KeeperClient(asyncio.Protocol):
             raise KeeperLostError("the keeper does not answer") from None
         finally:
             self._waiting.pop(number, None)
-
-    # asyncio.Protocol --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -321,15 +331,16 @@ class KeeperClient(asyncio.Protocol):
 async def start_keeper(run_dir: Path) -> None:
     """Returns when a keeper serves `run_dir`, this one or another that was quicker."""
     command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, _ROOT, str(run_dir)]
-    with (run_dir / "keeper.log").open("ab") as log:
+    log_fd = os.open(run_dir / "keeper.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with open(log_fd, "ab") as log:
         # Not asyncio's: it takes ten times as long. What it starts detaches itself and lets this
-        # process end; the environment stays behind, for it holds secrets of the worker's.
+        # process end. The rest of the environment stays behind: it may hold the worker's secrets.
         starter = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
-            env={},
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
             start_new_session=True,
         )
     try:
@@ -346,20 +357,13 @@ async def _ended(pid: int) -> None:
     """Wait for a child without taking its exit code."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    with contextlib.closing(_Descriptor(os.pidfd_open(pid))) as pidfd:
-        loop.add_reader(pidfd.fd, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(pidfd.fd)
-
-
-class _Descriptor:
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def close(self) -> None:
-        os.close(self.fd)
+    pidfd = os.pidfd_open(pid)
+    loop.add_reader(pidfd, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
 
 
 def _key(job_id: int, attempt: int, index: int) -> dict[str, object]:

@@ -26,6 +26,8 @@ from app.worker.reconcile import Desired, Key, Observed
 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
+#: A fence that closes within this time is renewed before anything is started behind it.
+START_MARGIN_S = 5.0
 BY_FENCE = "stopped by the fence of its host"
 
 
@@ -50,6 +52,7 @@ class Processes:
         # Ends that no record tells of: the keeper was never asked, or refused without a trace.
         self._refusals: dict[Key, Observed] = {}
         self._starting: set[Key] = set()
+        self._safe_until_s = 0.0
         self._orders: set[asyncio.Task[None]] = set()
 
     @property
@@ -78,6 +81,7 @@ class Processes:
             # At once after a loss; only a keeper that cannot be started is waited for.
             was_connected, self._client = self._client is not None, None
             self._are_known = False
+            self._safe_until_s = 0.0
             if not was_connected:
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, RETRY_MAX_S)
@@ -122,6 +126,16 @@ class Processes:
 
     def renew_fence(self, fence_s: float, *, sent_at_s: float) -> None:
         """Count the fence from the sending of an exchange that the database answered."""
+        safe_until_s = sent_at_s + fence_s - START_MARGIN_S
+        if elapsed_s() > self._safe_until_s or safe_until_s < self._safe_until_s:
+            self._renew(fence_s, sent_at_s)
+        else:
+            # What the same answer made us start goes first: the fence of the last answer is open
+            # as well. Called soon means after those starts are sent.
+            asyncio.get_running_loop().call_soon(self._renew, fence_s, sent_at_s)
+        self._safe_until_s = safe_until_s
+
+    def _renew(self, fence_s: float, sent_at_s: float) -> None:
         if self._client is not None:
             self._order(self._ask(self._client.renew(fence_s, round(sent_at_s * 1e9))))
 

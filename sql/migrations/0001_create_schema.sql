@@ -383,7 +383,8 @@ create table xce.task (
     constraint task_ended_ck check ((state = 'ended') = (ended_at is not null and how is not null)),
     constraint task_stopping_ck check (state <> 'stopping' or stop_cause is not null)
 ) with (fillfactor = 70);
--- R3: over all attempts, because a process of an earlier one may still live.
+-- R3: over all attempts, because a process of an earlier one may still live. Queries for a job's members
+-- say `is_open and is_member`, so that this index serves them and the ended tasks are never read.
 create unique index task_live_uq on xce.task (job_id, index) where is_open;
 create index task_host_ix on xce.task (host_id, id) where is_open;
 create index task_request_ix on xce.task (request_id);
@@ -405,7 +406,7 @@ create type xce.placement as (
     job_id bigint,
     host_id bigint,
     tasks integer,
-    place integer,
+    place bigint,
     is_commit boolean
 );
 

@@ -53,7 +53,7 @@ language sql
 stable
 as $$
     select coalesce(array_agg(row((d.ordinality - 1)::integer, (d.value ->> 'request_id')::bigint, r.job_id,
-                                  (h.value ->> 0)::bigint, (h.value ->> 1)::integer, h.ordinality::integer,
+                                  (h.value ->> 0)::bigint, (h.value ->> 1)::integer, h.ordinality,
                                   coalesce((d.value ->> 'commit')::boolean, false))::xce.placement
                               order by d.ordinality, h.ordinality), '{}')
       from jsonb_array_elements(p_decisions) with ordinality as d
@@ -97,7 +97,7 @@ as $$
                                                      join xce.host h on h.id = d.host_id
                                                     where d.request_id = a.id and (h.state <> 'up' or h.drain_wanted))
                 then 'host'
-                when a.kind = 'grow' and not exists (select from xce.task t where t.job_id = j.id and t.is_member)
+                when a.kind = 'grow' and not exists (select from xce.task t where t.job_id = j.id and t.is_open and t.is_member)
                 then 'bounds' end
       from asked a
       join xce.job j on j.id = a.job_id

@@ -110,7 +110,7 @@ begin
     victims := array(select t.index
                        from xce.task t
                        join xce.host h on h.id = t.host_id
-                      where t.job_id = p_job.id and t.is_member and t.shrink_id is null and h.name = any (p_hosts)
+                      where t.job_id = p_job.id and t.is_open and t.is_member and t.shrink_id is null and h.name = any (p_hosts)
                       order by t.index);
     if v_unknown is not null then
         refusal := xce.refusal('host_not_in_allocation',
@@ -141,6 +141,7 @@ as $$
           from xce.task t
           join xce.host h on h.id = t.host_id
          where t.job_id = p_job.id
+           and t.is_open
            and t.is_member
            and t.shrink_id is null
     )

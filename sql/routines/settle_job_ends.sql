@@ -15,7 +15,7 @@ begin
                        case when j.ends_when = 'head' and xce.head_has_ended(j.id, j.attempt) then 'head_ended'
                             when j.on_task_failure = 'end_job' and xce.failed_index(j.id, j.attempt) is not null
                             then 'task_failed'
-                            when not exists (select from xce.task t where t.job_id = j.id and t.is_member)
+                            when not exists (select from xce.task t where t.job_id = j.id and t.is_open and t.is_member)
                              and not exists (select from xce.resize_request r
                                               where r.job_id = j.id and r.state = 'committed')
                             then 'no_member_left' end as cause

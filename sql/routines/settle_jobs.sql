@@ -253,5 +253,10 @@ returns integer
 language sql
 stable
 as $$
-    select count(*)::integer from xce.task t where t.job_id = p_job and t.is_member and t.shrink_id is null
+    select count(*)::integer
+      from xce.task t
+     where t.job_id = p_job
+       and t.is_open
+       and t.is_member
+       and t.shrink_id is null
 $$;

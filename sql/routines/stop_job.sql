@@ -32,6 +32,7 @@ begin
     select array_agg(t.id order by t.id) into v_members
       from xce.task t
      where t.job_id = p_job
+       and t.is_open
        and t.is_member;
     update xce.job j
        set stop_cause = p_cause,

@@ -59,6 +59,7 @@ as $$
       join xce.host h on h.id = t.host_id
       join xce.resize_request r on r.id = t.request_id
      where t.job_id = p_request.job_id
+       and t.is_open
        and t.is_member
 $$;
 

@@ -52,8 +52,7 @@ as $$
 declare
     v_places xce.placement[];
 begin
-    select array_agg(row(0, h.request_id, r.job_id, h.host_id, h.tasks,
-                         row_number() over (partition by h.request_id order by h.host_id), true)::xce.placement
+    select array_agg(row(0, h.request_id, r.job_id, h.host_id, h.tasks, h.host_id, true)::xce.placement
                      order by h.request_id, h.host_id)
       into v_places
       from xce.hold h

@@ -69,7 +69,9 @@ def test_10_taking_only_tasks_that_have_not_started_is_always_allowed(story: Sto
 def test_10_survivors_on_a_joining_host_do_not_count(story: Story) -> None:
     job = story.running_job({"h1": 1, "h2": 1, "h3": 1}, min_tasks=2, max_tasks=3)
     shrink = story.shrink(job, tasks=[2])
-    story.conn.execute("select xce.advance_host(%s, 'silent', 'controller', now())", (story.hosts["h2"],))
+    story.conn.execute(
+        "select xce.advance_host(%s, 'silent', 'controller', now())", (story.hosts["h2"],)
+    )
     assert story.apply(story.deciding("stop", shrink)) == ["below_min"]
     assert story.request(shrink)["state"] == "pending"
 
@@ -81,7 +83,10 @@ def test_11_a_named_task_that_ends_by_itself_drops_out(story: Story) -> None:
     assert story.request(shrink)["task_indices"] == [2]
     assert story.events("shrink", shrink) == ["ask", "amend"]
     story.gone(job, 2, 0)
-    assert (story.request(shrink)["state"], story.request(shrink)["reason"]) == ("cancelled", "nothing_to_release")
+    assert (story.request(shrink)["state"], story.request(shrink)["reason"]) == (
+        "cancelled",
+        "nothing_to_release",
+    )
 
 
 def test_12_gone_before_stop_is_exited(story: Story) -> None:
@@ -98,9 +103,9 @@ def test_12_a_released_task_never_touches_the_jobs_outcome(story: Story) -> None
     shrink = story.shrink(job, tasks=[1])
     story.stop(shrink)
     story.gone(job, 1, 3)
-    assert story.rows("select how, exit_code from xce.task where job_id = %s and index = 1", job) == [
-        {"how": "released", "exit_code": 3}
-    ]
+    assert story.rows(
+        "select how, exit_code from xce.task where job_id = %s and index = 1", job
+    ) == [{"how": "released", "exit_code": 3}]
     assert story.request(shrink)["tasks_granted"] == 1
     story.gone(job, 0, 0)
     assert (story.job(job)["state"], story.job(job)["exit_code"]) == ("done", 0)
@@ -131,16 +136,29 @@ def test_13_assigned_victims_are_withdrawn_at_stop(story: Story) -> None:
         ({"tasks": [1], "if_match": 99}, "stale_generation"),
     ],
 )
-def test_a_bad_shrink_is_refused_and_changes_nothing(story: Story, members: dict[str, object], code: str) -> None:
+def test_a_bad_shrink_is_refused_and_changes_nothing(
+    story: Story, members: dict[str, object], code: str
+) -> None:
     job = story.running_job({"h1": 2, "h2": 1}, min_tasks=1, max_tasks=3)
     assert refused(story, job, **members).code == code
 
 
-def test_a_count_takes_unstarted_then_draining_then_whole_hosts_then_the_youngest(story: Story) -> None:
+def test_a_count_takes_unstarted_then_draining_then_whole_hosts_then_the_youngest(
+    story: Story,
+) -> None:
     job = story.running_job({"h1": 2, "h2": 2, "h3": 1}, max_tasks=7)
     story.place(story.grow(job, 1), {"h2": 1})
     story.wish("h1", "drain")
-    order = story.rows("select index from xce.shrink_candidates((select j from xce.job j where id = %s)) order by rank", job)
+    order = story.rows(
+        """
+        select c.index
+          from xce.job j
+         cross join xce.shrink_candidates(j) c
+         where j.id = %s
+         order by c.rank
+        """,
+        job,
+    )
     assert [row["index"] for row in order] == [5, 1, 4, 3, 2]
 
 

@@ -13,7 +13,10 @@ def test_1_a_claim_moves_assigned_tasks_before_anything_is_launched(story: Story
 
     desired = story.fetch("h1")
 
-    assert [(task["index"], task["state"]) for task in desired] == [(0, "starting"), (1, "starting")]
+    assert [(task["index"], task["state"]) for task in desired] == [
+        (0, "starting"),
+        (1, "starting"),
+    ]
     assert desired[0]["launch"]["command"] == ["work"]
     assert story.tasks(job) == {0: "starting", 1: "starting"}
 
@@ -77,7 +80,13 @@ def test_4_a_plain_grow_fails_as_a_whole_and_takes_back_only_its_own(story: Stor
     request = story.request(grow)
     assert request["state"] == "failed"
     assert "task 3: exec: No such file or directory" in request["reason"]
-    assert story.tasks(job) == {0: "running", 1: "running", 2: "stopping", 3: "failed", 4: "withdrawn"}
+    assert story.tasks(job) == {
+        0: "running",
+        1: "running",
+        2: "stopping",
+        3: "failed",
+        4: "withdrawn",
+    }
     assert story.free("h3") == 4
     story.gone(job, 2, None, signal=15)
     assert story.free("h2") == 4
@@ -105,7 +114,9 @@ def test_4_a_task_that_exits_after_exec_was_started(story: Story) -> None:
     grow = story.grow(job, 1)
     story.place(grow, {"h2": 1})
     story.fetch("h2")
-    story.report("h2", story.saying(job, 1, "up"), story.saying(job, 1, "gone", execed=True, exit_code=3))
+    story.report(
+        "h2", story.saying(job, 1, "up"), story.saying(job, 1, "gone", execed=True, exit_code=3)
+    )
     assert story.request(grow)["state"] == "running"
     assert story.job(job)["state"] == "running"
 
@@ -135,10 +146,8 @@ def test_5_a_withdrawn_task_lowers_the_grow_that_brought_it(story: Story) -> Non
 
 
 def pass_start_deadline(story: Story, request: int) -> None:
-    story.conn.execute(
-        "select xce.sweep_deadlines(%s, (select start_deadline_at from xce.resize_request where id = %s))",
-        (story.epoch, request),
-    )
+    deadline = story.request(request)["start_deadline_at"]
+    story.conn.execute("select xce.sweep_deadlines(%s, %s)", (story.epoch, deadline))
 
 
 def test_6_a_start_deadline_takes_back_the_undecided_when_the_minimum_is_up(story: Story) -> None:
@@ -191,9 +200,12 @@ def test_a_task_index_lives_once(story: Story) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation), story.conn.transaction():
         story.conn.execute(
             """
-            insert into xce.task (job_id, attempt, index, host_id, request_id, state, cpus, mem_mib, gpus, assigned_at)
-            select job_id, 2, index, host_id, request_id, 'assigned', cpus, mem_mib, gpus, assigned_at
-              from xce.task where job_id = %s
+            insert into xce.task (job_id, attempt, index, host_id, request_id, state,
+                                  cpus, mem_mib, gpus, assigned_at)
+            select job_id, 2, index, host_id, request_id, 'assigned',
+                   cpus, mem_mib, gpus, assigned_at
+              from xce.task
+             where job_id = %s
             """,
             (job,),
         )

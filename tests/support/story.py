@@ -111,7 +111,9 @@ class Story:
         login = f"story_{name}"
         if not self.one("select exists (select from pg_roles where rolname = %s)", login):
             self.conn.execute(f'create role "{login}" login in role xce_worker'.encode())
-        self.hosts[name] = self.one("select xce.add_host(%s, %s, 1000, 0, '{}', %s)", name, cpus, login)
+        self.hosts[name] = self.one(
+            "select xce.add_host(%s, %s, 1000, 0, '{}', %s)", name, cpus, login
+        )
         self.register(name)
         self.fetch(name)
         return name
@@ -122,7 +124,9 @@ class Story:
         name = members.pop("as_user", user)
         base = {
             "user_id": self.user(name),
-            "is_operator": self.one("select is_operator from xce.user_account where id = %s", self.user(name)),
+            "is_operator": self.one(
+                "select is_operator from xce.user_account where id = %s", self.user(name)
+            ),
             "key": None,
             "method": "POST",
             "path": path,
@@ -130,29 +134,56 @@ class Story:
         }
         return base | members
 
-    def submit(self, tasks: int = 1, *, user: str = "ann", key: str | None = None, **members: Any) -> int:
-        body = JOB | {"tasks": tasks, "tasks_min": tasks, "max_tasks": max(tasks, JOB["max_tasks"])} | members
+    def submit(
+        self, tasks: int = 1, *, user: str = "ann", key: str | None = None, **members: Any
+    ) -> int:
+        body = (
+            JOB
+            | {"tasks": tasks, "tasks_min": tasks, "max_tasks": max(tasks, JOB["max_tasks"])}
+            | members
+        )
         call = self.call(user, "/v1/jobs", key=key, body=body)
         return accepted(self.one("select xce.submit_job(%s)", Jsonb(call)))
 
-    def grow(self, job: int, tasks: int, *, least: int | None = None, user: str = "ann", **members: Any) -> int:
-        members = {"min": tasks if least is None else least, "max": tasks, "hosts": None, "exclude_hosts": []} | members
+    def grow(
+        self, job: int, tasks: int, *, least: int | None = None, user: str = "ann", **members: Any
+    ) -> int:
+        members = {
+            "min": tasks if least is None else least,
+            "max": tasks,
+            "hosts": None,
+            "exclude_hosts": [],
+        } | members
         return self._resize(job, "grow", user, members)
 
     def shrink(self, job: int, *, user: str = "ann", **members: Any) -> int:
         return self._resize(job, "shrink", user, members)
 
     def _resize(self, job: int, kind: str, user: str, members: dict[str, Any]) -> int:
-        defaults = {"job_id": job, "if_match": None, "origin": "owner", "kind": kind, "deadline_s": None}
-        call = self.call(user, f"/v1/jobs/{job}/resizes", **(defaults | {"grace_s": None} | members))
+        defaults = {
+            "job_id": job,
+            "if_match": None,
+            "origin": "owner",
+            "kind": kind,
+            "deadline_s": None,
+        }
+        call = self.call(
+            user, f"/v1/jobs/{job}/resizes", **(defaults | {"grace_s": None} | members)
+        )
         return accepted(self.one("select answer from xce.ask_resizes(%s)", Jsonb([call])))
 
-    def cancel(self, request: int, count: int | None = None, *, user: str = "ann", **members: Any) -> int:
-        call = self.call(user, f"/v1/resizes/{request}/cancel", request_id=request, count=count, **members)
+    def cancel(
+        self, request: int, count: int | None = None, *, user: str = "ann", **members: Any
+    ) -> int:
+        call = self.call(
+            user, f"/v1/resizes/{request}/cancel", request_id=request, count=count, **members
+        )
         return accepted(self.one("select answer from xce.cancel_requests(%s)", Jsonb([call])))
 
     def kill(self, job: int, *, user: str = "ann", **members: Any) -> int:
-        call = self.call(user, f"/v1/jobs/{job}/kill", job_id=job, if_match=None, reason="killed", **members)
+        call = self.call(
+            user, f"/v1/jobs/{job}/kill", job_id=job, if_match=None, reason="killed", **members
+        )
         return accepted(self.one("select answer from xce.kill_jobs(%s)", Jsonb([call])))
 
     def wish(self, host: str, wish: str) -> int:
@@ -179,7 +210,9 @@ class Story:
         ).fetchall()
         return [row[0] for row in rows]
 
-    def placing(self, request: int, where: Mapping[str, int], *, commit: bool = True) -> dict[str, Any]:
+    def placing(
+        self, request: int, where: Mapping[str, int], *, commit: bool = True
+    ) -> dict[str, Any]:
         row = self.request(request)
         return {
             "do": "place",
@@ -191,7 +224,11 @@ class Story:
         }
 
     def deciding(self, do: str, request: int, **members: Any) -> dict[str, Any]:
-        return {"do": do, "request_id": request, "request_version": self.request(request)["version"]} | members
+        return {
+            "do": do,
+            "request_id": request,
+            "request_version": self.request(request)["version"],
+        } | members
 
     def place(self, request: int, where: Mapping[str, int], *, commit: bool = True) -> None:
         assert self.apply(self.placing(request, where, commit=commit)) == [None]
@@ -207,7 +244,9 @@ class Story:
         yield
         self.conn.execute("reset session authorization")
 
-    def register(self, host: str, live: Iterable[Mapping[str, Any]] = (), boot: str = "boot-1") -> dict[str, Any]:
+    def register(
+        self, host: str, live: Iterable[Mapping[str, Any]] = (), boot: str = "boot-1"
+    ) -> dict[str, Any]:
         with self.worker_of(host):
             answer = self.one("select xce.worker_register(%s, '0', %s)", boot, Jsonb(list(live)))
         self.incarnations[host] = answer["incarnation"]
@@ -220,14 +259,26 @@ class Story:
 
     def report(self, host: str, *reports: Mapping[str, Any]) -> dict[str, Any]:
         with self.worker_of(host):
-            return dict(self.one("select xce.worker_report(%s, %s)", self.incarnations[host], Jsonb(list(reports))))
+            return dict(
+                self.one(
+                    "select xce.worker_report(%s, %s)",
+                    self.incarnations[host],
+                    Jsonb(list(reports)),
+                )
+            )
 
     def up(self, job: int, *indices: int) -> None:
         for index in indices:
             self.report(self.host_of(job, index), self.saying(job, index, "up"))
 
     def gone(self, job: int, index: int, exit_code: int | None = 0, **facts: Any) -> dict[str, Any]:
-        report = {"execed": True, "exit_code": exit_code, "signal": None, "lost": False, "reason": None} | facts
+        report = {
+            "execed": True,
+            "exit_code": exit_code,
+            "signal": None,
+            "lost": False,
+            "reason": None,
+        } | facts
         return self.report(self.host_of(job, index), self.saying(job, index, "gone", **report))
 
     def saying(self, job: int, index: int, event: str, **facts: Any) -> dict[str, Any]:
@@ -253,7 +304,11 @@ class Story:
     # -- shortcuts ---------------------------------------------------------------------------
 
     def start_of(self, job: int) -> int:
-        return int(self.one("select max(id) from xce.resize_request where job_id = %s and kind = 'start'", job))
+        return int(
+            self.one(
+                "select max(id) from xce.resize_request where job_id = %s and kind = 'start'", job
+            )
+        )
 
     def running_job(self, where: Mapping[str, int], **members: Any) -> int:
         """A job whose tasks run on the hosts named, in that order."""
@@ -275,7 +330,9 @@ class Story:
         return request
 
     def free(self, host: str) -> int:
-        return int(self.one("select cpus - cpus_used - cpus_held from xce.host where name = %s", host))
+        return int(
+            self.one("select cpus - cpus_used - cpus_held from xce.host where name = %s", host)
+        )
 
 
 def accepted(answer: Mapping[str, Any]) -> int:

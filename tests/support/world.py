@@ -355,8 +355,11 @@ class World:
         committed = [
             r.id for r in self.requests.values() if r.job_id == job_id and r.state == "committed"
         ]
+        members = len(self.members(job_id))
         return replace(
             self.jobs[job_id],
+            members=members,
+            leaving=len(self.open_tasks(job_id)) - members,
             tasks_on=tuple((host_id, *counts) for host_id, counts in sorted(on.items())),
             firm_tasks=sum(map(self._is_firm, self.members(job_id))),
             unsettled_id=min(committed, default=None),

@@ -145,6 +145,8 @@ async def test_an_end_without_a_worker_is_reported_by_the_next_with_its_true_exi
 
 
 async def test_a_claim_whose_answer_was_lost_is_started_once(host: Host, link: MemoryLink) -> None:
+    while not link.is_up:
+        await asyncio.sleep(0.01)
     link.cut = "answer"
     row = link.add("sh", "-c", "echo started")
     while row.state == "assigned":

@@ -1,0 +1,115 @@
+"""What command lines may say: ranges, lists, pairs."""
+
+from typing import Any
+
+import click
+
+Kind = click.ParamType[Any]
+COUNT: Kind = click.IntRange(1, 2**31 - 1)
+AMOUNT: Kind = click.IntRange(0, 2**31 - 1)
+SECONDS: Kind = click.FloatRange(0, 2**31 - 1)
+SOME_SECONDS: Kind = click.FloatRange(0, 2**31 - 1, min_open=True)
+ID: Kind = click.IntRange(1, 2**63 - 1)
+
+
+class RangeType(Kind):
+    """`N`, or `MIN,MAX`: a number of tasks, or what fits from min up."""
+
+    name = "[min,]n"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from app.wire.fields import Range
+
+        parts = str(value).split(",")
+        if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
+            self.fail(f"{value!r} is neither N nor MIN,N", param, ctx)
+        numbers = [COUNT.convert(part, param, ctx) for part in parts]
+        if len(numbers) == 1:
+            return numbers[0]
+        if numbers[0] > numbers[1]:
+            self.fail(f"{value!r} has its minimum above its maximum", param, ctx)
+        return Range(numbers[0], numbers[1])
+
+
+class NamesType(Kind):
+    """Names, separated by commas."""
+
+    name = "name,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        if isinstance(value, list):
+            return value
+        names = [name.strip() for name in str(value).split(",")]
+        if not all(names):
+            self.fail(f"{value!r} has an empty name", param, ctx)
+        return names
+
+
+class IndicesType(Kind):
+    """Task indices, separated by commas, with or without the t of `t3`."""
+
+    name = "index,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
+        if isinstance(value, list):
+            return value
+        parts = [part.strip().removeprefix("t") for part in str(value).split(",")]
+        if not all(part.isascii() and part.isdigit() for part in parts):
+            self.fail(f"{value!r} is no list of task indices like 3,4", param, ctx)
+        return [AMOUNT.convert(part, param, ctx) for part in parts]
+
+
+class SpanType(Kind):
+    """`any`, `per_host:N` or `hosts:1`."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from app.wire.jobs import Span
+
+        kind, _, number = str(value).partition(":")
+        if value == "any":
+            return "any"
+        if kind == "per_host" and number:
+            return Span(per_host=COUNT.convert(number, param, ctx))
+        if value == "hosts:1":
+            return Span(hosts=1)
+        return self.fail(f"{value!r} is not any, per_host:N or hosts:1", param, ctx)
+
+
+class PairType(Kind):
+    """`NAME=VALUE`."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not equals or not name:
+            self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
+        return name, text
+
+
+class CommandType(Kind):
+    """A command in one word, taken apart as a shell would."""
+
+    name = "command"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        import shlex
+
+        if isinstance(value, list):
+            return value
+        try:
+            return shlex.split(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+RANGE = RangeType()
+NAMES = NamesType()
+INDICES = IndicesType()
+SPAN = SpanType()
+PAIR = PairType()
+COMMAND = CommandType()

@@ -1,0 +1,152 @@
+"""Typed calls to our REST API, one method each; no printing."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from app.client.errors import NotConfigured
+from app.client.link import Link
+from app.wire.encoding import decode, encode
+from app.wire.fields import Range
+from app.wire.hosts import Host
+from app.wire.jobs import Job, JobSubmit, Nothing, Task
+from app.wire.pages import Page
+from app.wire.reports import Allocation, HistoryItem, Usage
+from app.wire.resizes import CancelAsk, Resize, ResizeAsk, ShrinkAsk
+
+Shape = TypeVar("Shape")
+LIMIT = 1_000
+
+
+class Client:
+    """The API as one caller sees it. Every method raises Refused and Unavailable."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    @classmethod
+    def from_environment(
+        cls,
+        environment: Mapping[str, str] | None = None,
+        *,
+        on_retry: Callable[[str], None] | None = None,
+    ) -> "Client":
+        """From XCE_API_URL, and XCE_TOKEN or XCE_TOKEN_FILE. Raises NotConfigured."""
+        values = os.environ if environment is None else environment
+        url = values.get("XCE_API_URL", "")
+        if not url:
+            raise NotConfigured(
+                "XCE_API_URL is not set; `xce up` prints it, for instance http://127.0.0.1:8080"
+            )
+        ca_file = values.get("XCE_CA_FILE")
+        return cls(Link(url, _token(values), ca_file=ca_file, on_retry=on_retry))
+
+    def submit(self, ask: JobSubmit) -> Job:
+        return self._post("/v1/jobs", ask, Job)
+
+    def jobs(self, **filters: str | None) -> Iterator[Job]:
+        """All jobs the caller sees, by id; filters are `state`, `name` and `owner`."""
+        return self._pages("/v1/jobs", Job, filters)
+
+    def job(self, job_id: int) -> Job:
+        return self._get(f"/v1/jobs/{job_id}", Job)
+
+    def kill(self, job_id: int, *, if_match: int | None = None) -> Job:
+        return self._post(f"/v1/jobs/{job_id}/kill", Nothing(), Job, if_match)
+
+    def tasks(self, job_id: int, *, is_all: bool = False) -> Iterator[Task]:
+        """The open tasks, or all there ever were."""
+        return self._pages(f"/v1/jobs/{job_id}/tasks", Task, {"all": _flag(is_all)})
+
+    def resize(self, job_id: int, ask: ResizeAsk, *, if_match: int | None = None) -> Resize:
+        """Ask to grow or to shrink."""
+        return self._post(f"/v1/jobs/{job_id}/resizes", ask, Resize, if_match)
+
+    def grow(self, job_id: int, tasks: int | Range) -> Resize:
+        return self.resize(job_id, ResizeAsk(grow=tasks))
+
+    def shrink(self, job_id: int, ask: ShrinkAsk) -> Resize:
+        return self.resize(job_id, ResizeAsk(shrink=ask))
+
+    def cancel(self, request_id: int, *, count: int | None = None) -> Resize:
+        """Take a request back, or `count` of its tasks."""
+        return self._post(f"/v1/resizes/{request_id}/cancel", CancelAsk(count), Resize)
+
+    def request(self, request_id: int) -> Resize:
+        return self._get(f"/v1/resizes/{request_id}", Resize)
+
+    def requests(self, job_id: int, *, is_all: bool = False) -> Iterator[Resize]:
+        """Grows and shrinks of a job; its starts too with `is_all`."""
+        return self._pages(f"/v1/jobs/{job_id}/resizes", Resize, {"all": _flag(is_all)})
+
+    def history(self, job_id: int) -> Iterator[HistoryItem]:
+        return self._pages(f"/v1/jobs/{job_id}/history", HistoryItem, {})
+
+    def request_history(self, request_id: int) -> Iterator[HistoryItem]:
+        return self._pages(f"/v1/resizes/{request_id}/history", HistoryItem, {})
+
+    def usage(self, job_id: int) -> Usage:
+        return self._get(f"/v1/jobs/{job_id}/usage", Usage)
+
+    def allocation(self, job_id: int, *, as_of: str | None = None) -> Allocation:
+        """Now, or at a time in RFC 3339."""
+        query = _query({"as_of": as_of})
+        return self._get(f"/v1/jobs/{job_id}/allocation{query}", Allocation)
+
+    def hosts(self, *, state: str | None = None) -> Iterator[Host]:
+        return self._pages("/v1/hosts", Host, {"state": state})
+
+    def host(self, name: str) -> Host:
+        return self._get(f"/v1/hosts/{quote(name, safe='')}", Host)
+
+    def drain(self, name: str) -> Host:
+        return self._post(f"/v1/hosts/{quote(name, safe='')}/drain", Nothing(), Host)
+
+    def resume(self, name: str) -> Host:
+        return self._post(f"/v1/hosts/{quote(name, safe='')}/resume", Nothing(), Host)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _get(self, path: str, shape: type[Shape]) -> Shape:
+        return decode(self._link.get(path).body, shape)
+
+    def _post(self, path: str, body: Any, shape: type[Shape], if_match: int | None = None) -> Shape:
+        headers = {} if if_match is None else {"If-Match": f'"{if_match}"'}
+        return decode(self._link.post(path, encode(body), headers).body, shape)
+
+    def _pages(
+        self, path: str, shape: type[Shape], filters: Mapping[str, str | None]
+    ) -> Iterator[Shape]:
+        cursor: str | None = None
+        while True:
+            query = _query({**filters, "limit": str(LIMIT), "cursor": cursor})
+            page: Page[Shape] = self._get(path + query, Page[shape])  # type: ignore[valid-type]
+            yield from page.items
+            cursor = page.next
+            if cursor is None:
+                return
+
+
+def _query(values: Mapping[str, str | None]) -> str:
+    given = {name: value for name, value in values.items() if value is not None}
+    return f"?{urlencode(given)}" if given else ""
+
+
+def _flag(value: bool) -> str | None:
+    return "true" if value else None
+
+
+def _token(values: Mapping[str, str]) -> str:
+    token = values.get("XCE_TOKEN", "").strip()
+    if token:
+        return token
+    path = values.get("XCE_TOKEN_FILE", "")
+    if not path:
+        raise NotConfigured("neither XCE_TOKEN nor XCE_TOKEN_FILE is set; `xce up` says which file")
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        raise NotConfigured(f"XCE_TOKEN_FILE cannot be read: {error}") from error

@@ -1,0 +1,128 @@
+"""One kept connection to the API, over http.client because that is quick to import."""
+
+import http.client
+import os
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from app.client.errors import NotConfigured, Refused, Unavailable
+from app.wire.encoding import decode
+from app.wire.problem import RESERVED
+
+TIMEOUT_S = 30.0
+FIRST_PAUSE_S = 0.05
+PAUSE_MAX_S = 1.0
+LOST = (http.client.HTTPException, OSError)
+
+
+class Reply(NamedTuple):
+    """An answer that is no refusal."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class Link:
+    """Sends calls and repeats them while the API is away, for `patience_s` at most.
+
+    Repeating is safe: reads change nothing, and every POST carries an idempotency key.
+    `on_retry` is told why before each pause. Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience_s: float = 5.0,
+        ca_file: str | None = None,
+        on_retry: Callable[[str], None] | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise NotConfigured(
+                f"XCE_API_URL is {url!r}; it has to look like http://127.0.0.1:8080"
+            )
+        self._parts = parts
+        self._token = token
+        self._patience_s = patience_s
+        self._ca_file = ca_file
+        self._on_retry = on_retry or _say_nothing
+        self._conn: http.client.HTTPConnection | None = None
+
+    def get(self, path: str) -> Reply:
+        """Raises Refused and Unavailable."""
+        return self._call("GET", path, None, {})
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+        """POST under a key of its own. Raises Refused and Unavailable."""
+        key = {"Idempotency-Key": os.urandom(16).hex(), "Content-Type": "application/json"}
+        return self._call("POST", path, body, key | headers)
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
+        headers = {"Authorization": f"Bearer {self._token}", **headers}
+        give_up_at = time.monotonic() + self._patience_s
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return self._try(method, path, body, headers)
+            except Unavailable as error:
+                if time.monotonic() + pause_s > give_up_at:
+                    raise
+                self._on_retry(error.detail)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    def _try(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
+        conn = self._connected()
+        try:
+            conn.request(method, self._parts.path.rstrip("/") + path, body, headers)
+            answer = conn.getresponse()
+            reply = Reply(answer.status, answer.headers, answer.read())
+        except LOST as error:
+            self.close()
+            raise Unavailable(
+                "unavailable", f"no answer from {self._parts.netloc}: {_said(error)}"
+            ) from error
+        if reply.status >= 400:
+            raise _refusal(reply)
+        return reply
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._conn is None:
+            place = (self._parts.hostname or "", self._parts.port)
+            if self._parts.scheme == "https":
+                context = ssl.create_default_context(cafile=self._ca_file)
+                self._conn = http.client.HTTPSConnection(*place, timeout=TIMEOUT_S, context=context)
+            else:
+                self._conn = http.client.HTTPConnection(*place, timeout=TIMEOUT_S)
+        return self._conn
+
+
+def _refusal(reply: Reply) -> Refused | Unavailable:
+    kind = Unavailable if reply.status == 503 else Refused
+    if reply.headers.get_content_type() != "application/problem+json":
+        detail = f"the answer was no answer of xce's, with status {reply.status}; check XCE_API_URL"
+        return kind(
+            "unavailable" if reply.status == 503 else "not_xce", detail, status=reply.status
+        )
+    said: dict[str, Any] = decode(reply.body, dict)
+    figures = {name: value for name, value in said.items() if name not in RESERVED}
+    return kind(said["code"], said["detail"], status=reply.status, figures=figures)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _say_nothing(_: str) -> None:
+    pass

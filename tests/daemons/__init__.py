@@ -1,0 +1,1 @@
+"""The parts of the daemons, against a database of their own."""

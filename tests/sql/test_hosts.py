@@ -1,0 +1,186 @@
+"""PROTOCOL §6 and §7: rules 28, 29 and 31 as far as the database keeps them."""
+
+import psycopg
+import pytest
+
+from tests.support.story import Story
+
+
+def state_of(story: Story, host: str) -> str:
+    return str(story.one("select state from xce.host where name = %s", host))
+
+
+def silence(story: Story, host: str) -> None:
+    story.conn.execute(
+        "update xce.heartbeat set last_seen_at = now() - interval '31 s' where host_id = %s",
+        (story.hosts[host],),
+    )
+    story.conn.execute("select xce.sweep_silence(%s)", (story.epoch or story.lead(),))
+
+
+def test_a_host_joins_only_when_its_worker_has_reconciled(story: Story) -> None:
+    story.hosts["h4"] = story.one("select xce.add_host('h4', 2, 0, 0, '{}', 'story_h4')")
+    story.conn.execute("create role story_h4 login in role xce_worker")
+    assert state_of(story, "h4") == "joining"
+    story.register("h4")
+    story.fetch("h4", is_clear=False)
+    assert state_of(story, "h4") == "joining"
+    story.fetch("h4", is_clear=True)
+    assert state_of(story, "h4") == "up"
+
+
+def test_28_a_silent_host_is_lost_and_its_assigned_tasks_are_withdrawn(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=5)
+    grow = story.grow(job, 2, least=1)
+    story.place(grow, {"h2": 1, "h3": 1})
+    silence(story, "h2")
+    assert state_of(story, "h2") == "lost"
+    assert story.tasks(job) == {0: "running", 1: "withdrawn", 2: "assigned"}
+    story.fetch("h3")
+    story.up(job, 2)
+    assert (story.request(grow)["state"], story.request(grow)["tasks_granted"]) == ("running", 1)
+
+
+def test_28_at_silent_the_incarnation_is_over(story: Story) -> None:
+    job = story.running_job({"h1": 1, "h2": 1}, max_tasks=5)
+    silence(story, "h2")
+    assert (
+        story.report("h2", story.saying(job, 1, "gone", execed=True, exit_code=0))["stale"] is True
+    )
+    assert story.tasks(job) == {0: "running", 1: "running"}
+
+
+def test_29_on_return_what_has_an_open_row_is_kept_and_all_else_stopped(story: Story) -> None:
+    job = story.running_job({"h1": 1, "h2": 2}, max_tasks=5)
+    story.gone(job, 2)
+    silence(story, "h2")
+    live = [
+        {"job_id": job, "attempt": 1, "index": index, "boot_id": "boot-1"} for index in (0, 1, 2)
+    ]
+    answer = story.register("h2", live)
+    assert answer["keep"] == [{"job_id": job, "attempt": 1, "index": 1}]
+    assert state_of(story, "h2") == "joining"
+    assert [task["index"] for task in story.fetch("h2", is_clear=False)] == [1]
+    story.fetch("h2", is_clear=True)
+    assert state_of(story, "h2") == "up"
+    assert story.tasks(job)[1] == "running"
+
+
+def test_29_after_a_reboot_nothing_of_the_old_boot_is_kept(story: Story) -> None:
+    job = story.running_job({"h1": 1, "h2": 1}, max_tasks=5)
+    live = [{"job_id": job, "attempt": 1, "index": 1, "boot_id": "boot-1"}]
+    assert story.register("h2", live, boot="boot-2")["keep"] == []
+
+
+def test_a_restart_on_a_host_that_is_not_lost_raises_the_incarnation_and_nothing_else(
+    story: Story,
+) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    before = story.incarnations["h1"]
+    story.register("h1")
+    assert (story.incarnations["h1"], state_of(story, "h1"), story.tasks(job)) == (
+        before + 1,
+        "up",
+        {0: "running"},
+    )
+
+
+def test_a_message_of_an_old_incarnation_changes_nothing(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    old = story.incarnations["h1"]
+    story.register("h1")
+    story.incarnations["h1"] = old
+    assert story.gone(job, 0)["stale"] is True
+    assert story.tasks(job) == {0: "running"}
+
+
+def test_old_news_changes_nothing(story: Story) -> None:
+    job = story.running_job({"h1": 2, "h2": 1}, max_tasks=3)
+    story.gone(job, 1, 0)
+    before = story.rows("select * from xce.history order by at, lifecycle, row_id, version")
+    assert story.gone(job, 1, 9)["old_news"] == 1
+    story.up(job, 0)
+    story.up(job, 1)
+    story.report("h2", story.saying(job, 0, "gone", execed=True, exit_code=1))
+    story.report("h1", story.saying(job, 0, "gone", attempt=2, execed=True, exit_code=1))
+    assert story.rows("select * from xce.history order by at, lifecycle, row_id, version") == before
+
+
+def test_a_drain_empties_a_host_and_a_resume_brings_it_back(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    story.wish("h1", "drain")
+    assert state_of(story, "h1") == "draining"
+    story.gone(job, 0)
+    assert state_of(story, "h1") == "down"
+    story.wish("h1", "resume")
+    assert state_of(story, "h1") == "joining"
+    story.fetch("h1")
+    assert state_of(story, "h1") == "up"
+
+
+def test_15_after_commit_tasks_still_start_on_a_draining_host(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    grow = story.grow(job, 1)
+    story.place(grow, {"h2": 1})
+    story.wish("h2", "drain")
+    assert [task["index"] for task in story.fetch("h2")] == [1]
+    story.up(job, 1)
+    assert story.request(grow)["state"] == "running"
+
+
+def test_a_joining_host_starts_nothing(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    story.place(story.grow(job, 1), {"h2": 1})
+    silence(story, "h2")
+    story.register("h2")
+    assert story.fetch("h2", is_clear=False) == []
+
+
+def test_31_a_decision_of_an_old_epoch_is_refused(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    placing = story.placing(story.grow(job, 1), {"h2": 1})
+    story.conn.execute("update xce.lease set expires_at = '-infinity'")
+    assert story.one("select epoch from xce.take_lease('successor')") == story.epoch + 1
+    with (
+        pytest.raises(psycopg.DatabaseError, match="epoch 1 is over") as caught,
+        story.conn.transaction(),
+    ):
+        story.apply(placing)
+    assert caught.value.sqlstate == "RZ410"
+    assert story.one("select is_leader from xce.take_lease('story')") is False
+
+
+def test_a_worker_speaks_for_its_own_host_only(story: Story) -> None:
+    job = story.running_job({"h1": 1, "h2": 1}, max_tasks=2)
+    story.report("h2", story.saying(job, 0, "gone", execed=True, exit_code=0))
+    assert story.tasks(job) == {0: "running", 1: "running"}
+
+
+@pytest.mark.parametrize("table", ["job", "task", "token", "history", "host", "job_launch"])
+def test_a_worker_reads_and_writes_no_table(story: Story, table: str) -> None:
+    for statement in (f"select from xce.{table}", f"delete from xce.{table}"):
+        with (
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+            story.conn.transaction(),
+            story.worker_of("h1"),
+        ):
+            story.conn.execute(statement.encode())
+
+
+@pytest.mark.parametrize("table", ["job", "task", "resize_request", "host"])
+def test_nobody_but_the_routines_may_write_a_state(story: Story, table: str) -> None:
+    as_controller = f"set local role xce_controller; update xce.{table} set state = 'running'"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), story.conn.transaction():
+        story.conn.execute(as_controller.encode())
+
+
+def test_the_guard_refuses_even_a_superuser_an_edge_that_is_not_in_the_table(story: Story) -> None:
+    job = story.running_job({"h1": 1})
+    with (
+        pytest.raises(
+            psycopg.DatabaseError, match="no edge leads from running to pending"
+        ) as caught,
+        story.conn.transaction(),
+    ):
+        story.conn.execute("update xce.job set state = 'pending' where id = %s", (job,))
+    assert caught.value.sqlstate == "RZ422"

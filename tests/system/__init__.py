@@ -1,0 +1,1 @@
+"""Real processes, from the outside: what `xce up` and `xce demo` promise."""

@@ -1,0 +1,94 @@
+"""Who a task runs as, and what a host keeps of jobs that ended."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from app.worker.launch import Launcher, LaunchRefused, expanded
+from app.worker.reconcile import Key, Launch
+from app.worker.sweep import stale_folders
+
+KEY = Key(7, 2, 3)
+DAY_S = 86_400.0
+
+
+def launch(**more: object) -> Launch:
+    members: dict[str, object] = {"command": ("true",), "env": {}, "host": "h1"}
+    return Launch(**{**members, "cpus": 1, "mem_mib": 0, "gpus": 0, **more})  # type: ignore[arg-type]
+
+
+def launcher(folder: Path, *, as_starter: bool = False, api_url: str | None = None) -> Launcher:
+    return Launcher(folder, as_starter=as_starter, api_url=api_url)
+
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root runs as others")
+
+
+@as_root
+@pytest.mark.parametrize("name", [None, "root", "daemon", "nobody", "no-such-user"])
+def test_a_worker_of_root_refuses_the_systems_accounts_and_unknown_users(
+    tmp_path: Path, name: str | None
+) -> None:
+    with pytest.raises(LaunchRefused, match=r"^os_user_refused: "):
+        launcher(tmp_path).prepare(KEY, launch(os_user=name))
+    assert not (tmp_path / "jobs").exists()
+
+
+@as_root
+def test_a_worker_of_root_runs_tasks_as_the_mapped_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = pwd.struct_passwd(("ann", "x", 4321, 4322, "", "/home/ann", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: ann)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 5000])
+    prepared = launcher(tmp_path).prepare(KEY, launch(os_user="ann"))
+    run_as = prepared.run_as
+    assert (run_as.uid, run_as.gid, run_as.groups) == (4321, 4322, (4322, 5000))
+    assert run_as.is_other
+    assert (prepared.env["USER"], prepared.env["HOME"]) == ("ann", "/home/ann")
+    folder = Path(prepared.cwd).stat()
+    assert (folder.st_uid, folder.st_gid, folder.st_mode & 0o777) == (4321, 4322, 0o700)
+
+
+def test_the_starters_worker_changes_no_user(tmp_path: Path) -> None:
+    prepared = launcher(tmp_path, as_starter=True).prepare(KEY, launch())
+    assert prepared.run_as.uid == os.getuid()
+    assert not prepared.run_as.is_other
+
+
+def test_a_task_gets_the_api_where_there_is_one_and_cannot_pretend_another_job(
+    tmp_path: Path,
+) -> None:
+    env = {"XCE_JOB_ID": "1", "PATH": "/mine"}
+    made = launcher(tmp_path, as_starter=True, api_url="http://127.0.0.1:1")
+    prepared = made.prepare(KEY, launch(env=env))
+    assert prepared.env["XCE_API_URL"] == "http://127.0.0.1:1"
+    assert prepared.env["XCE_JOB_ID"] == "7"
+    assert prepared.env["PATH"] == "/mine"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("%j.%a.%t.out", "7.2.3.out"), ("%%j-%h", "%j-h1"), ("%x%", "%x%"), ("plain", "plain")],
+)
+def test_a_pattern_knows_job_attempt_task_and_host(pattern: str, name: str) -> None:
+    assert expanded(pattern, key=KEY, host="h1") == name
+
+
+def test_only_folders_of_ended_jobs_that_nobody_wrote_to_for_long_are_stale(
+    tmp_path: Path,
+) -> None:
+    now_s = 100 * DAY_S
+    for name, age_days in [("1", 8), ("2", 8), ("3", 1), ("notes", 99)]:
+        folder = tmp_path / name
+        folder.mkdir()
+        os.utime(folder, (now_s - age_days * DAY_S,) * 2)
+    written = tmp_path / "4"
+    written.mkdir()
+    (written / "4.1.0.out").touch()
+    os.utime(written / "4.1.0.out", (now_s,) * 2)
+    os.utime(written, (0, 0))
+    assert stale_folders(tmp_path, {2}, before_s=now_s - 7 * DAY_S) == [tmp_path / "1"]
+    assert stale_folders(tmp_path / "none", set(), before_s=now_s) == []
