@@ -4,6 +4,7 @@ import asyncio
 import os
 import select
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -137,3 +138,13 @@ def lives(pid: int) -> bool:
         return not select.select([pidfd], [], [], 0)[0]
     finally:
         os.close(pidfd)
+
+
+def let_anyone_in(folder: Path) -> None:
+    """Open the way to a folder for other users; never further up than the tests' own folders."""
+    shared = Path(tempfile.gettempdir()).resolve()
+    for opened in (folder, *folder.parents):
+        if opened.resolve() == shared:
+            return
+        opened.chmod(0o755)
+    raise AssertionError(f"{folder} is not below {shared}")

@@ -17,7 +17,7 @@ from app.worker.keeper_client import (
     KeeperLostError,
     KeeperRefusedError,
 )
-from tests.keeper.host import LIMIT_S, Host, gone
+from tests.keeper.host import LIMIT_S, Host, gone, let_anyone_in
 
 
 class Line:
@@ -189,8 +189,7 @@ async def test_too_many_connections_are_turned_away(host: Host) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to come as somebody else")
 async def test_another_user_is_turned_away(host: Host) -> None:
-    for folder in (host.run_dir, *host.run_dir.parents[:4]):
-        folder.chmod(0o755)
+    let_anyone_in(host.run_dir)
     (host.run_dir / "keeper.sock").chmod(0o777)
     program = (
         "import socket, sys; line = socket.socket(socket.AF_UNIX); line.connect(sys.argv[1]);"

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.timeout(90)
 LEASE_S = 3
 
 
-def leader(cluster: Up) -> tuple[int, int]:
-    """Process id and epoch of who holds the lease."""
+def leader(cluster: Up) -> tuple[int | None, int]:
+    """Process id and epoch of who holds the lease; none between two."""
     with psycopg.connect(cluster.told["database_url"]) as conn:
         row = conn.execute(
             "select split_part(l.holder, ':', 2)::int, f.epoch from xce.lease l, xce.fence f"
@@ -24,13 +24,21 @@ def leader(cluster: Up) -> tuple[int, int]:
     return row[0], row[1]
 
 
+def settled_leader(cluster: Up) -> tuple[int, int]:
+    """The same, once somebody holds it: the API answers a little before that."""
+    eventually(lambda: leader(cluster)[0] is not None, "a leader")
+    pid, epoch = leader(cluster)
+    assert pid is not None
+    return pid, epoch
+
+
 def test_a_killed_leader_is_followed_within_two_leases() -> None:
     options = ("--workers", "2", "--cpus", "2", "--controllers", "2")
     with up(*options, "--set", f"lease_s={LEASE_S}") as cluster:
         client = cluster.client()
         job = client.submit(JobSubmit(command=["sleep", "600"], min_tasks=1, max_tasks=4))
         eventually(lambda: client.job(job.id).running_tasks == 1, "a running task")
-        pid, epoch = leader(cluster)
+        pid, epoch = settled_leader(cluster)
         controllers = cluster.state["pids"]["controllers"]
         follower = cluster.client(api=cluster.told["apis"][1 - controllers.index(pid)])
 
@@ -51,6 +59,6 @@ def test_a_killed_leader_is_followed_within_two_leases() -> None:
 def test_a_leader_that_stops_in_good_order_is_followed_at_once() -> None:
     options = ("--workers", "1", "--cpus", "2", "--controllers", "2", "--set", "lease_s=20")
     with up(*options) as cluster:
-        pid, epoch = leader(cluster)
+        pid, epoch = settled_leader(cluster)
         os.kill(pid, signal.SIGTERM)
         eventually(lambda: leader(cluster)[1] > epoch, "a new epoch", within_s=10)
