@@ -49,20 +49,20 @@ def job_body(ask: JobSubmit) -> JobBody:
 
 def resize_terms(ask: ResizeAsk) -> dict[str, Any]:
     """The members of a ResizeCall that say what is asked for. Raises Refusal."""
-    if (ask.grow is None) == (ask.shrink is None):
-        raise invalid("$", "give exactly one of grow and shrink")
+    if [ask.grow, ask.shrink, ask.to].count(None) != 2:
+        raise invalid("$", "give exactly one of grow, shrink and to")
     both = {"deadline_s": ask.deadline_s, "grace_s": ask.grace_s}
+    _check_hosts(ask.hosts, ask.exclude_hosts)
+    where = {
+        "hosts": ask.hosts,
+        "exclude_hosts": ask.exclude_hosts,
+        "existing_hosts": ask.existing_hosts,
+    }
     if ask.grow is not None:
         grow = _range(ask.grow, "$.grow")
-        _check_hosts(ask.hosts, ask.exclude_hosts)
-        return both | {
-            "kind": "grow",
-            "min": grow.min,
-            "max": grow.max,
-            "hosts": ask.hosts,
-            "exclude_hosts": ask.exclude_hosts,
-            "existing_hosts": ask.existing_hosts,
-        }
+        return both | where | {"kind": "grow", "min": grow.min, "max": grow.max}
+    if ask.to is not None:
+        return both | where | {"kind": "to", "to": ask.to}
     for name in ("hosts", "exclude_hosts", "existing_hosts"):
         if getattr(ask, name):
             raise invalid(f"$.{name}", "this is for a grow; a shrink names hosts in shrink.hosts")

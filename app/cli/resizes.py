@@ -69,6 +69,34 @@ def request(
 
 
 @resize.command()
+@click.argument("size", metavar="N", type=click.IntRange(0))
+@click.argument("job_id", metavar="JOB", type=ID)
+@deadline
+@grace
+@if_match
+@wait_options
+@output_option
+def to(
+    *,
+    size: int,
+    job_id: int,
+    if_match: int | None,
+    wait: bool,
+    timeout_s: float | None,
+    output: str,
+    deadline_s: float | None,
+    grace_s: float | None,
+) -> None:
+    """Bring JOB to N tasks; whatever waits to grow it is superseded."""
+    from app.wire.resizes import ResizeAsk
+
+    with client() as api:
+        body = ResizeAsk(to=size, deadline_s=deadline_s, grace_s=grace_s)
+        asked = api.resize(job_id, body, if_match=if_match)
+        _tell(api, asked, wait=wait, timeout_s=timeout_s, output=output)
+
+
+@resize.command()
 @click.argument("spec_and_job", metavar="[SPEC] JOB", nargs=-1, required=True)
 @click.option("--tasks", type=INDICES, help="These tasks, by index: 3,4.")
 @click.option("--hosts", type=NAMES, help="Every task on these hosts: h2,h3.")
@@ -173,4 +201,5 @@ def _tell(
     print_one(asked, output, SHOWN)
     what = f"request {asked.id} is {asked.state}" + (f" ({asked.reason})" if asked.reason else "")
     if wait:
-        end(is_in_time, is_good=asked.state not in BAD, what=what)
+        is_good = asked.state not in BAD or asked.reason == "already_there"
+        end(is_in_time, is_good=is_good, what=what)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection, OperationalError, sql
 from psycopg.rows import TupleRow
 
 from app.db.connect import connect
@@ -112,6 +112,31 @@ class Listener:
                 # have missed the ring that came in between.
                 for event in self._events.values():
                     event.set()
-                async for notification in conn.notifies():
-                    self._events[notification.channel].set()
-                raise Unavailable("the server closed the listener's connection")
+            await self._hear(conn)
+
+    async def _hear(self, conn: AsyncConnection[TupleRow]) -> None:
+        """Set events until the connection ends. Raises Unavailable."""
+        # Not psycopg's notifies(): it wakes up ten times a second to look for Ctrl-C, which alone
+        # is more than an idle worker may cost.
+        loop = asyncio.get_running_loop()
+        lost: asyncio.Future[None] = loop.create_future()
+        # A connection that broke does not know its socket any more.
+        socket = conn.fileno()
+
+        def read() -> None:
+            try:
+                conn.pgconn.consume_input()
+            except OperationalError as error:
+                loop.remove_reader(socket)
+                if not lost.done():
+                    lost.set_exception(Unavailable(str(error)))
+            while (notification := conn.pgconn.notifies()) is not None:
+                self._events[notification.relname.decode()].set()
+
+        loop.add_reader(socket, read)
+        try:
+            await lost
+        finally:
+            # Of a broken one the number may be another's by now.
+            if not conn.closed:
+                loop.remove_reader(socket)

@@ -16,7 +16,7 @@ Made = Callable[..., Resize]
 
 
 class ResizeCall(Call, frozen=True, kw_only=True, omit_defaults=True):
-    """Grow (`min`, `max` and where) or shrink (exactly one of `tasks`, `hosts` and `count`)."""
+    """Grow (`min`, `max`, where), shrink (one of `tasks`, `hosts`, `count`), or a size (`to`)."""
 
     job_id: int
     if_match: int | None
@@ -26,6 +26,7 @@ class ResizeCall(Call, frozen=True, kw_only=True, omit_defaults=True):
     tasks: list[int] | None = None
     hosts: list[str] | None = None
     count: int | None = None
+    to: int | None = None
     exclude_hosts: list[str] | None = None
     existing_hosts: str | None = None
     deadline_s: float | None = None

@@ -2,8 +2,17 @@
 
 import logging
 import sys
+from types import ModuleType
+from typing import cast
 
-import structlog
+# structlog's console output takes in all of rich where that is installed: 5 MiB that no daemon
+# has a use for, a twelfth of what a worker and its keeper may have together.
+_modules = cast("dict[str, ModuleType | None]", sys.modules)
+_modules.setdefault("rich", None)
+import structlog  # noqa: E402
+
+if _modules["rich"] is None:
+    del _modules["rich"]
 
 
 def configure_logs(program: str, *, level: str = "info") -> None:

@@ -32,13 +32,15 @@ class ShrinkAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class ResizeAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `POST /v1/jobs/{id}/resizes`: exactly one of `grow` and `shrink`.
+    """The body of `POST /v1/jobs/{id}/resizes`: exactly one of `grow`, `shrink` and `to`.
 
+    `to` is a size: it supersedes the job's waiting grows and becomes a grow or a shrink itself.
     `hosts`, `exclude_hosts` and `existing_hosts` say where a grow may go.
     """
 
     grow: Count | Range | None = None
     shrink: ShrinkAsk | None = None
+    to: Amount | None = None
     deadline_s: SomeSeconds | None = None
     grace_s: Seconds | None = None
     hosts: SomeHostNames | None = None

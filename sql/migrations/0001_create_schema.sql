@@ -312,7 +312,7 @@ create table xce.resize_request (
     constraint resize_request_state_ck check (state <> 'none'),
     constraint resize_request_kind_ck check (kind in ('start', 'grow', 'shrink')),
     constraint resize_request_counts_ck check (
-        0 <= tasks_min and tasks_min <= tasks_max and tasks_max <= tasks_asked and tasks_asked >= 1
+        0 <= tasks_min and tasks_min <= tasks_max and tasks_max <= tasks_asked
     ),
     constraint resize_request_parent_fk foreign key (parent_id) references xce.resize_request (id),
     constraint resize_request_superseded_fk foreign key (superseded_by) references xce.resize_request (id),

@@ -30,7 +30,10 @@ begin
     select x.refused, x.effects into v_one from xce.apply_places(v_decisions, v_out, p_epoch, v_now) x;
     v_refused := v_refused || v_one.refused;
     v_out := v_one.effects;
-    v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+    -- Giving room has no consequences of its own; only what was taken back may complete something.
+    if v_decisions @? '$[*] ? (@.do == "stop" || @.do == "cancel")' then
+        v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+    end if;
     v_rings := xce.free_hosts(v_out, v_now);
 
     insert into xce.tick (epoch, at, snapshot, policy, decisions, refused, era)

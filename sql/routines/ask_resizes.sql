@@ -1,6 +1,6 @@
 -- Purpose: judge and accept resize requests, many calls in one transaction, one answer each. A known
 --   key outranks every refusal; a refusal changes nothing.
--- Locks: job (ascending), request (new), task (naming), idempotency key. Raises: RZ422.
+-- Locks: job (ascending), request, task (naming), host, idempotency key. Raises: RZ422.
 create or replace function xce.ask_resizes(p_calls jsonb, p_now timestamptz default null)
 returns table (ordinal integer, answer jsonb)
 language plpgsql
@@ -9,7 +9,9 @@ set search_path = pg_catalog
 as $$
 declare
     v_call record;
+    v_one record;
     v_now timestamptz;
+    v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
 begin
     perform from xce.job j
       where j.id in (select (c ->> 'job_id')::bigint from jsonb_array_elements(p_calls) as c)
@@ -20,37 +22,38 @@ begin
                     from jsonb_array_elements(p_calls) with ordinality as c
     loop
         ordinal := v_call.place;
-        answer := coalesce(xce.replay_key(v_call.value), xce.ask_resize(v_call.value, v_now));
+        answer := xce.replay_key(v_call.value);
+        if answer is null then
+            select x.answer, x.effects into v_one from xce.ask_resize(v_call.value, v_now) x;
+            answer := v_one.answer;
+            v_out := xce.join_effects(v_out, v_one.effects);
+        end if;
         return next;
     end loop;
+    perform xce.free_hosts(v_out, v_now);
 end;
 $$;
 
 -- Purpose: judge and accept one resize of a job whose lock the caller holds.
--- Locks: request (new), task. Raises: RZ422.
+-- Locks: request, task. Raises: RZ422.
 create or replace function xce.ask_resize(p_call jsonb, p_now timestamptz)
-returns jsonb
+returns table (answer jsonb, effects xce.effects)
 language plpgsql
 as $$
 declare
     v_job xce.job;
-    v_answer jsonb;
     v_ask jsonb;
     v_id bigint;
 begin
+    effects := row('{}', '{}', '{}')::xce.effects;
     select j.* into v_job from xce.job j where j.id = (p_call ->> 'job_id')::bigint;
-    v_answer := xce.refuse_resize(v_job, p_call);
-    if v_answer is not null then
-        return v_answer;
+    answer := xce.refuse_resize(v_job, p_call);
+    if answer is null then
+        select x.refusal, x.ask into answer, v_ask from xce.judge_resize(v_job, p_call) x;
     end if;
-    if p_call ->> 'kind' = 'grow' then
-        v_answer := coalesce(xce.refuse_unknown_hosts(p_call), xce.refuse_grow(v_job, (p_call ->> 'max')::integer));
-        v_ask := p_call;
-    else
-        select s.refusal, s.ask into v_answer, v_ask from xce.judge_shrink(v_job, p_call) s;
-    end if;
-    if v_answer is not null then
-        return v_answer;
+    if answer is not null then
+        return next;
+        return;
     end if;
     v_id := xce.ask_request(v_job, v_ask, xce.caller_actor(p_call), (p_call ->> 'user_id')::bigint, p_now);
     update xce.task t
@@ -59,8 +62,79 @@ begin
        and t.job_id = v_job.id
        and t.attempt = v_job.attempt
        and t.index in (select x::integer from jsonb_array_elements_text(v_ask -> 'task_indices') as x);
+    if p_call ->> 'kind' = 'to' then
+        effects := xce.supersede_grows(v_job.id, v_id, p_now);
+    end if;
     perform xce.keep_key(p_call, 202, 'resize', v_id, p_now);
-    return xce.acceptance(202, v_id, array['xce_plan', 'xce_watch']);
+    answer := xce.acceptance(202, v_id, array['xce_plan', 'xce_watch']);
+    return next;
+end;
+$$;
+
+-- Purpose: what a call asks for, as a grow or a shrink; or why it is refused. A size (`to`) becomes
+--   the one or the other by the members that no open shrink names, and stays it (PROTOCOL 17); where
+--   the job has that size already, a grow by nothing records that it was asked.
+-- Locks: none; the caller holds the job's lock.
+create or replace function xce.judge_resize(p_job xce.job, p_call jsonb)
+returns table (refusal jsonb, ask jsonb)
+language plpgsql
+stable
+as $$
+declare
+    v_delta integer := (p_call ->> 'to')::integer - xce.staying_members(p_job.id);
+begin
+    ask := p_call;
+    if p_call ->> 'kind' = 'to' then
+        refusal := xce.refuse_size(p_job, (p_call ->> 'to')::integer);
+        ask := (p_call - 'tasks' - 'count') || case when v_delta < 0 then jsonb_build_object('kind', 'shrink', 'count', -v_delta, 'hosts', null)
+                              else jsonb_build_object('kind', 'grow', 'min', v_delta, 'max', v_delta) end;
+    end if;
+    if refusal is null and ask ->> 'kind' = 'shrink' then
+        select s.refusal, s.ask into refusal, ask from xce.judge_shrink(p_job, ask) s;
+    elsif refusal is null then
+        refusal := xce.refuse_unknown_hosts(p_call);
+        if refusal is null and p_call ->> 'kind' = 'grow' then
+            refusal := xce.refuse_grow(p_job, (ask ->> 'max')::integer);
+        end if;
+    end if;
+    return next;
+end;
+$$;
+
+-- Purpose: a size outside the job's own bounds is refused; open grows do not matter, because the
+--   size supersedes them. Locks: none.
+create or replace function xce.refuse_size(p_job xce.job, p_size integer)
+returns jsonb
+language sql
+immutable
+as $$
+    select case when p_size > (p_job).max_tasks
+                then xce.refusal('above_max', format('the maximum of the job is %s', (p_job).max_tasks),
+                                 jsonb_build_object('max_tasks', (p_job).max_tasks, 'asked', p_size))
+                when p_size < (p_job).min_tasks
+                then xce.refusal('below_min', format('the minimum of the job is %s', (p_job).min_tasks),
+                                 jsonb_build_object('min_tasks', (p_job).min_tasks, 'asked', p_size)) end
+$$;
+
+-- Purpose: end the pending and placed grows that a request for a size replaces; one that asks for the
+--   size the job has ends as well.
+-- Locks: request; the caller holds the job's lock. Raises: RZ422.
+create or replace function xce.supersede_grows(p_job bigint, p_by bigint, p_now timestamptz)
+returns xce.effects
+language plpgsql
+as $$
+declare
+    v_old bigint[];
+    v_out xce.effects;
+begin
+    v_old := array(select r.id from xce.resize_request r
+                    where r.job_id = p_job and r.kind = 'grow' and r.state in ('pending', 'placed') and r.id <> p_by
+                    order by r.id for no key update);
+    update xce.resize_request r set superseded_by = p_by where r.id = any (v_old);
+    v_out := xce.drop_requests(v_old, format('superseded by #%s', p_by), 'controller', p_now);
+    return xce.join_effects(v_out, xce.drop_requests(
+        array(select r.id from xce.resize_request r where r.id = p_by and r.kind = 'grow' and r.tasks_max = 0),
+        'already_there', 'controller', p_now));
 end;
 $$;
 

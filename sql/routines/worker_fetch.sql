@@ -32,10 +32,9 @@ begin
         perform xce.advance_tasks(v_claimed, 'start', 'worker', v_now,
                                   array_fill(jsonb_build_object('incarnation', p_incarnation),
                                              array[cardinality(v_claimed)]));
-    else
-        -- A lost heartbeat costs nothing that the next one does not mend; a claim must be durable.
-        set local synchronous_commit = off;
     end if;
+    -- Durable like all else: the keeper counts its fence from this exchange, so that the controller
+    -- must not count from an older one after a crash of the database.
     update xce.heartbeat b
        set last_seen_at = greatest(b.last_seen_at, v_now)
      where b.host_id = v_host.id

@@ -92,7 +92,9 @@ begin
     v_starting := array(select r.job_id from xce.resize_request r
                          where r.id = any (v_requests) and r.kind = 'start' order by r.job_id);
     perform xce.raise_generation(array(select unnest(v_jobs) except select unnest(v_starting)), false);
-    perform xce.raise_generation(v_starting, true);
+    if cardinality(v_starting) > 0 then
+        perform xce.raise_generation(v_starting, true);
+    end if;
     foreach v_job in array v_starting
     loop
         perform xce.advance_job(v_job, 'start', 'controller', p_now, null, p_epoch);

@@ -68,6 +68,9 @@ UNKNOWN_JOBS = [
 INVALID_RESIZES = [
     ({}, "$"),
     ({"grow": 1, "shrink": {"count": 1}}, "$"),
+    ({"grow": 1, "to": 2}, "$"),
+    ({"to": -1}, "$.to"),
+    ({"to": True}, "$.to"),
     ({"grow": 0}, "$.grow"),
     ({"grow": -3}, "$.grow"),
     ({"grow": True}, "$.grow"),
@@ -88,7 +91,7 @@ INVALID_RESIZES = [
 ]
 
 UNKNOWN_RESIZES = [
-    ({"to": 3}, "to"),
+    ({"spec": "all"}, "spec"),
     ({"grow": 1, "remainder": "keep"}, "remainder"),
     ({"grow": 1, "replace": True}, "replace"),
     ({"grow": 1, "hook": False}, "hook"),

@@ -156,6 +156,9 @@ class Story:
         } | members
         return self._resize(job, "grow", user, members)
 
+    def resize_to(self, job: int, size: int, *, user: str = "ann", **members: Any) -> int:
+        return self._resize(job, "to", user, {"to": size} | members)
+
     def shrink(self, job: int, *, user: str = "ann", **members: Any) -> int:
         return self._resize(job, "shrink", user, members)
 
