@@ -25,7 +25,7 @@ grant execute on function
     xce.submit_job (jsonb, timestamptz),
     xce.ask_resizes (jsonb, timestamptz),
     xce.cancel_requests (jsonb, timestamptz),
-    xce.kill_jobs (jsonb, timestamptz),
+    xce.command_jobs (jsonb, timestamptz),
     xce.wish_host (jsonb, timestamptz),
     xce.take_lease (text),
     xce.drop_lease (text),

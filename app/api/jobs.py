@@ -1,5 +1,7 @@
 """Jobs: submit, list, show, kill; and their tasks."""
 
+from typing import Any
+
 from litestar import Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath
@@ -21,8 +23,8 @@ from app.api.terms import job_body
 from app.db.accounts import Caller
 from app.db.errors import translated
 from app.db.jobs import (
+    CommandCall,
     JobFilter,
-    KillCall,
     SubmitCall,
     is_visible,
     job_in_full,
@@ -35,6 +37,10 @@ from app.wire.jobs import Job, JobState, JobSubmit, Nothing, Task
 from app.wire.pages import Page
 
 PATH = "/v1/jobs"
+
+
+def _command_doc(told: str) -> dict[str, Any]:
+    return doc(told, gives=Job, status=202, body=Nothing)
 
 
 @post(PATH, opt=doc("Submit a job", gives=Job, status=201, body=JobSubmit))
@@ -79,19 +85,55 @@ async def show_job(
     return job_answered(await _job(services, caller, id_of(job_id, "job")))
 
 
-@post(f"{PATH}/{{job_id:str}}/kill", opt=doc("Kill a job", gives=Job, status=202, body=Nothing))
+@post(f"{PATH}/{{job_id:str}}/kill", opt=_command_doc("Kill a job"))
 async def kill_job(
     request: Asked,
     job_id: FromPath[str],
     caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
+    return await _command("kill", request, job_id, caller, services)
+
+
+@post(f"{PATH}/{{job_id:str}}/requeue", opt=_command_doc("Stop a job and run it again"))
+async def requeue_job(
+    request: Asked,
+    job_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    return await _command("requeue", request, job_id, caller, services)
+
+
+@post(f"{PATH}/{{job_id:str}}/hold", opt=_command_doc("Place nothing new of a job"))
+async def hold_job(
+    request: Asked,
+    job_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    return await _command("hold", request, job_id, caller, services)
+
+
+@post(f"{PATH}/{{job_id:str}}/release", opt=_command_doc("End the hold of a job"))
+async def release_job(
+    request: Asked,
+    job_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    return await _command("release", request, job_id, caller, services)
+
+
+async def _command(
+    verb: str, request: Asked, job_id: str, caller: Caller, services: Services
+) -> Response[bytes]:
     Query(request)
     number = id_of(job_id, "job")
     _, sha256 = await body_of(request, Nothing)
-    facts = caller_facts(request, caller, f"{PATH}/{number}/kill", sha256)
-    call = KillCall(job_id=number, if_match=if_match_of(request), **facts)
-    answer, job = await services.kills.ask(call)
+    facts = caller_facts(request, caller, f"{PATH}/{number}/{verb}", sha256)
+    call = CommandCall(verb=verb, job_id=number, if_match=if_match_of(request), **facts)
+    answer, job = await services.commands.ask(call)
     accepted(answer)
     if job is None:
         raise not_found("job")
@@ -142,4 +184,5 @@ async def _job(services: Services, caller: Caller, job_id: int) -> Job:
             return await job_in_full(conn, found[job_id], reader=caller.user_id)
 
 
-HANDLERS = [submit_job, show_jobs, show_job, kill_job, show_tasks]
+COMMANDS = [kill_job, requeue_job, hold_job, release_job]
+HANDLERS = [submit_job, show_jobs, show_job, *COMMANDS, show_tasks]

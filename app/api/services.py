@@ -16,7 +16,7 @@ from app.db.batch import Batch, Committed, Connection
 from app.db.calls import Answer, Call, commit_one
 from app.db.connect import Pool, open_pool
 from app.db.doorbell import PLAN, Doorbell
-from app.db.jobs import KillCall, jobs_by_id
+from app.db.jobs import CommandCall, jobs_by_id
 from app.db.resizes import CancelCall, ResizeCall, resizes_by_id
 from app.db.statements import statement
 from app.wire.jobs import Job
@@ -51,13 +51,13 @@ class Services:
         )
         self.resizes = self._verb(ResizeCall, "ask_resizes", _resizes)
         self.cancels = self._verb(CancelCall, "cancel_requests", _resizes)
-        self.kills = self._verb(KillCall, "kill_jobs", _jobs)
+        self.commands = self._verb(CommandCall, "command_jobs", _jobs)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncIterator[None]:
         """Starts without the database too: then every call is answered 503 until it is back."""
         self.pool = await open_pool(self._url, size_max=self._pool_max, application="xce api")
-        batches = (self.callers, self.resizes, self.cancels, self.kills)
+        batches = (self.callers, self.resizes, self.cancels, self.commands)
         running = [asyncio.create_task(batch.run()) for batch in batches]
         await self._doorbell.open()
         try:

@@ -34,6 +34,8 @@ def job_body(ask: JobSubmit) -> JobBody:
             queue=ask.queue,
             project=ask.project,
             priority=ask.priority,
+            begin_at=ask.begin_at,
+            run_limit_s=ask.run_limit_s,
             grace_s=ask.grace_s,
             start_s=ask.start_s,
             on_host_loss=ask.on_host_loss,

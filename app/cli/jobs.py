@@ -11,6 +11,7 @@ from app.cli.values import (
     COMMAND,
     COUNT,
     ID,
+    MOMENT,
     NAMES,
     PAIR,
     RANGE,
@@ -38,6 +39,9 @@ SHOWN = (
     *("running_tasks", "submitted_tasks", "min_tasks", "max_tasks", "hosts", "generation"),
     *("attempt", "exit_code", "cpus", "mem_mib", "gpus", "span", "submitted_at", "started_at"),
     "ended_at",
+    "held",
+    "begin_at",
+    "run_limit_s",
 )
 TASKS = (
     *("index", "attempt", "host", "state", "how", "exit_code", "signal", "cpu_used_s"),
@@ -65,6 +69,8 @@ TASKS = (
 @click.option("--queue")
 @click.option("--project")
 @click.option("--priority", type=int)
+@click.option("--begin-at", type=MOMENT, help="Not before this time: 2026-12-01T08:00:00Z.")
+@click.option("--run-limit-s", type=SOME_SECONDS, help="End it after running so long.")
 @click.option("--grace-s", type=SECONDS, help="From TERM to KILL (default: 10).")
 @click.option(
     "--start-s", type=SOME_SECONDS, help="Its tasks have to come up within (default: 60)."

@@ -31,6 +31,25 @@ class RangeType(Kind):
         return Range(numbers[0], numbers[1])
 
 
+class MomentType(Kind):
+    """A time in RFC 3339, with its offset."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from datetime import datetime
+
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail(f"{value!r} is no time like 2026-12-01T08:00:00Z", param, ctx)
+        return moment
+
+
 class NamesType(Kind):
     """Names, separated by commas."""
 
@@ -113,3 +132,4 @@ INDICES = IndicesType()
 SPAN = SpanType()
 PAIR = PairType()
 COMMAND = CommandType()
+MOMENT: Kind = MomentType()

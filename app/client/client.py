@@ -54,7 +54,21 @@ class Client:
         return self._get(f"/v1/jobs/{job_id}", Job)
 
     def kill(self, job_id: int, *, if_match: int | None = None) -> Job:
-        return self._post(f"/v1/jobs/{job_id}/kill", Nothing(), Job, if_match)
+        return self._command("kill", job_id, if_match)
+
+    def requeue(self, job_id: int, *, if_match: int | None = None) -> Job:
+        """Stop a running job and run it again with the tasks it was submitted with."""
+        return self._command("requeue", job_id, if_match)
+
+    def hold(self, job_id: int, *, if_match: int | None = None) -> Job:
+        """Place nothing new of it until `release`."""
+        return self._command("hold", job_id, if_match)
+
+    def release(self, job_id: int, *, if_match: int | None = None) -> Job:
+        return self._command("release", job_id, if_match)
+
+    def _command(self, verb: str, job_id: int, if_match: int | None) -> Job:
+        return self._post(f"/v1/jobs/{job_id}/{verb}", Nothing(), Job, if_match)
 
     def tasks(self, job_id: int, *, is_all: bool = False) -> Iterator[Task]:
         """The open tasks, or all there ever were."""

@@ -1,6 +1,7 @@
 """Jobs and their tasks: what the API reads and asks for."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct, structs
@@ -36,6 +37,8 @@ class JobBody(Struct, frozen=True, kw_only=True):
     queue: str
     project: str
     priority: int
+    begin_at: datetime | None
+    run_limit_s: float | None
     grace_s: float
     start_s: float
     on_host_loss: str
@@ -53,9 +56,10 @@ class SubmitCall(Call, frozen=True, kw_only=True):
     body: JobBody
 
 
-class KillCall(Call, frozen=True, kw_only=True):
-    """End a job; a pending one is never started."""
+class CommandCall(Call, frozen=True, kw_only=True):
+    """Kill, requeue, hold or release a job."""
 
+    verb: str
     job_id: int
     if_match: int | None
     reason: str = "killed"

@@ -1,5 +1,6 @@
 """Scalars of the REST vocabulary, with the bounds that PostgreSQL and a kernel set."""
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Literal
 
@@ -14,6 +15,8 @@ _END = r"$(?!\n)"
 Count = Annotated[int, Meta(ge=1, le=INT_MAX)]
 Amount = Annotated[int, Meta(ge=0, le=INT_MAX)]
 Priority = Annotated[int, Meta(ge=-INT_MAX, le=INT_MAX)]
+#: A point in time, with its offset.
+Moment = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0, le=INT_MAX)]
 SomeSeconds = Annotated[float, Meta(gt=0, le=INT_MAX)]
 Exact = Decimal

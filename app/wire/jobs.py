@@ -14,6 +14,7 @@ from app.wire.fields import (
     ExistingHosts,
     HostNames,
     Label,
+    Moment,
     OutputPattern,
     Path,
     Priority,
@@ -66,8 +67,10 @@ class JobSubmit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     queue: Label = "default"
     project: Label = "default"
     priority: Priority = 0
+    begin_at: Moment | None = None
     grace_s: Seconds = 10
     start_s: SomeSeconds = 60
+    run_limit_s: SomeSeconds | None = None
     on_host_loss: OnHostLoss = "requeue"
     fence: Fence | None = None
     loss_grace_s: Seconds | None = None
@@ -107,6 +110,9 @@ class Job(Struct, frozen=True, gc=False):
     constraints: dict[str, Any]
     exclude_hosts: list[str]
     priority: int
+    held: bool
+    begin_at: datetime | None
+    run_limit_s: Exact | None
     ends_when: EndsWhen
     on_task_failure: OnTaskFailure
     on_host_loss: OnHostLoss

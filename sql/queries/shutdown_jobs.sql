@@ -4,7 +4,7 @@ with asked as (
     select jsonb_agg(
                jsonb_build_object(
                    'user_id', j.owner_id, 'is_operator', true, 'key', null, 'origin', 'operator',
-                   'job_id', j.id, 'if_match', null, 'reason', 'shutdown', 'grace_s', 10
+                   'verb', 'kill', 'job_id', j.id, 'if_match', null, 'reason', 'shutdown', 'grace_s', 10
                )
                order by j.id
            ) as calls
@@ -14,6 +14,6 @@ with asked as (
 )
 select distinct r.channel
   from asked a
-       cross join lateral xce.kill_jobs(a.calls) k
+       cross join lateral xce.command_jobs(a.calls) k
        cross join lateral jsonb_array_elements_text(k.answer -> 'rings') as r (channel)
  where a.calls is not null;

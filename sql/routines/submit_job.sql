@@ -26,7 +26,7 @@ begin
     insert into xce.job (owner_id, project_id, queue_id, name, state, submitted_tasks, submitted_tasks_min,
                          min_tasks, max_tasks, cpus, mem_mib, gpus, span, existing_hosts, constraints, hosts,
                          exclude_hosts, priority, ends_when, on_task_failure, on_host_loss, fence, grace_s,
-                         start_s, loss_grace_s, submitted_at)
+                         start_s, loss_grace_s, begin_at, run_limit_s, submitted_at)
     select v_user, p.id, q.id, v_body ->> 'name', 'pending',
            (v_body ->> 'tasks')::integer, (v_body ->> 'tasks_min')::integer,
            (v_body ->> 'min_tasks')::integer, (v_body ->> 'max_tasks')::integer,
@@ -39,7 +39,8 @@ begin
            (v_body ->> 'priority')::integer, v_body ->> 'ends_when', v_body ->> 'on_task_failure',
            v_body ->> 'on_host_loss', coalesce(v_body ->> 'fence', q.fence, 'stop'),
            (v_body ->> 'grace_s')::numeric, (v_body ->> 'start_s')::numeric,
-           coalesce((v_body ->> 'loss_grace_s')::numeric, xce.setting_value('fence_s')), v_now
+           coalesce((v_body ->> 'loss_grace_s')::numeric, xce.setting_value('fence_s')),
+           (v_body ->> 'begin_at')::timestamptz, (v_body ->> 'run_limit_s')::numeric, v_now
       from xce.project p, xce.queue q
      where p.name = v_body ->> 'project'
        and q.name = v_body ->> 'queue'

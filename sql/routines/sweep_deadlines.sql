@@ -1,6 +1,6 @@
 -- Purpose: requests whose own deadline passed are cancelled; committed ones whose start deadline
 --   passed are decided: with the minimum up the undecided tasks are taken back, else they fail
---   (PROTOCOL 6, 18).
+--   (PROTOCOL 6, 18). Jobs that ran for their run limit stop.
 -- Locks: fence, job, request, task, host, each ascending. Raises: RZ410, RZ422.
 create or replace function xce.sweep_deadlines(p_epoch bigint, p_now timestamptz default null)
 returns text[]
@@ -14,11 +14,13 @@ declare
     v_out xce.effects;
 begin
     perform xce.pass_fence(p_epoch);
-    v_jobs := array(select distinct r.job_id
+    v_jobs := array(select r.job_id
                       from xce.resize_request r
                      where r.is_open
                        and ((r.state in ('pending', 'placed') and r.deadline_at <= v_now)
-                            or (r.state = 'committed' and r.start_deadline_at <= v_now)));
+                            or (r.state = 'committed' and r.start_deadline_at <= v_now))
+                     union
+                    select o.id from xce.over_run_limit(v_now) o);
     if cardinality(v_jobs) = 0 then
         return '{}';
     end if;
@@ -31,6 +33,7 @@ begin
                                         and r.deadline_at <= v_now
                                       order by r.id), 'deadline', 'controller', v_now, p_epoch);
     v_out := xce.join_effects(v_out, xce.pass_start_deadline(v_jobs, v_now, p_epoch));
+    v_out := xce.join_effects(v_out, xce.pass_run_limits(v_jobs, v_now));
     v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
     return xce.free_hosts(v_out, v_now);
 end;
@@ -66,6 +69,40 @@ begin
             v_out := xce.join_effects(v_out, xce.fail_request(
                 v_request.id, format('start deadline: %s of at least %s came up', v_request.came_up, v_request.need), p_now));
         end if;
+    end loop;
+    return v_out;
+end;
+$$;
+
+-- Purpose: running jobs whose current attempt has run for its limit, counted from when its start
+--   was `running`. Locks: none.
+create or replace function xce.over_run_limit(p_now timestamptz)
+returns table (id bigint)
+language sql
+stable
+as $$
+    select j.id
+      from xce.job j
+      join xce.resize_request r on r.job_id = j.id and r.attempt = j.attempt and r.kind = 'start'
+     where j.is_open
+       and j.state = 'running'
+       and r.state = 'running'
+       and r.finished_at + xce.seconds(j.run_limit_s) <= p_now
+$$;
+
+-- Purpose: stop the jobs among these that have run for their limit. Locks: request, task.
+-- Raises: RZ422.
+create or replace function xce.pass_run_limits(p_jobs bigint[], p_now timestamptz)
+returns xce.effects
+language plpgsql
+as $$
+declare
+    v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
+    v_job bigint;
+begin
+    for v_job in select o.id from xce.over_run_limit(p_now) o where o.id = any (p_jobs) order by o.id
+    loop
+        v_out := xce.join_effects(v_out, xce.stop_job(v_job, 'stop', 'controller', 'run_limit', 'run_limit', p_now));
     end loop;
     return v_out;
 end;

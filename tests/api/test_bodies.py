@@ -56,10 +56,9 @@ INVALID_JOBS = [
 ]
 
 UNKNOWN_JOBS = [
-    ({**BASE, "begin_at": None}, "begin_at"),
     ({**BASE, "on_resize": ["x"]}, "on_resize"),
     ({**BASE, "autoresize": False}, "autoresize"),
-    ({**BASE, "run_limit_s": 5}, "run_limit_s"),
+    ({**BASE, "hook_timeout_s": 5}, "hook_timeout_s"),
     ({**BASE, "Command": ["x"]}, "Command"),
     ({**BASE, "tasks": {"min": 1, "max": 2, "mid": 1}}, "mid"),
     ({**BASE, "span": {"per_rack": 1}}, "per_rack"),

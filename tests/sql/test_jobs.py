@@ -276,3 +276,67 @@ def test_a_project_must_be_open_or_ones_own(story: Story) -> None:
         story.submit(1, project="secret")
     with pytest.raises(RefusedError, match="project_not_allowed"):
         story.submit(1, project="no such")
+
+
+def test_a_held_job_is_not_placed_and_gives_its_hold_back(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=5)
+    grow = story.grow(job, 2)
+    story.place(grow, {"h2": 2}, commit=False)
+    story.command("hold", job)
+    assert (story.request(grow)["state"], story.request(grow)["reason"]) == ("pending", "held")
+    assert story.free("h2") == 4
+    assert story.apply(story.placing(grow, {"h2": 2})) == ["held"]
+    story.command("hold", job)
+    story.command("release", job)
+    story.place(grow, {"h2": 2})
+    assert story.events("job", job) == ["submit", "start", "hold", "release"]
+
+
+def test_a_requeued_job_runs_again_as_a_new_attempt_once_nothing_of_the_old_is_left(
+    story: Story,
+) -> None:
+    job = story.running_job({"h1": 2}, max_tasks=5)
+    story.grown(job, {"h2": 1})
+    waiting = story.grow(job, 1)
+    story.command("requeue", job)
+    assert (story.request(waiting)["state"], story.request(waiting)["reason"]) == (
+        "cancelled",
+        "requeued",
+    )
+    for index in (0, 1):
+        story.gone(job, index, None, signal=15)
+    assert (story.job(job)["state"], story.job(job)["attempt"]) == ("stopping", 1)
+    story.gone(job, 2, None, signal=15)
+    assert (story.job(job)["state"], story.job(job)["attempt"]) == ("pending", 2)
+    assert story.request(story.start_of(job))["tasks_asked"] == 2
+    story.place(story.start_of(job), {"h3": 2})
+    story.fetch("h3")
+    story.up(job, 0, 1)
+    story.gone(job, 0)
+    story.gone(job, 1)
+    assert (story.job(job)["state"], story.job(job)["exit_code"]) == ("done", 0)
+
+
+def test_a_kill_overrides_a_waiting_requeue(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    story.command("requeue", job)
+    story.kill(job)
+    story.gone(job, 0, None, signal=15)
+    assert (story.job(job)["state"], story.job(job)["reason"]) == ("exited", "killed")
+
+
+def test_only_a_running_job_can_be_requeued(story: Story) -> None:
+    job = story.submit(1)
+    with pytest.raises(RefusedError, match="job_not_running"):
+        story.command("requeue", job)
+
+
+def test_a_run_limit_counts_from_running_and_stops_the_job(story: Story) -> None:
+    job = story.running_job({"h1": 1}, run_limit_s=100)
+    sweep = "select xce.sweep_deadlines(%s, clock_timestamp() + %s * interval '1 s')"
+    story.conn.execute(sweep, (story.epoch, 99))
+    assert story.job(job)["state"] == "running"
+    story.conn.execute(sweep, (story.epoch, 101))
+    assert story.job(job)["state"] == "stopping"
+    story.gone(job, 0, 0)
+    assert (story.job(job)["state"], story.job(job)["reason"]) == ("exited", "run_limit")

@@ -30,6 +30,8 @@ JOB = {
     "queue": "default",
     "project": "default",
     "priority": 0,
+    "begin_at": None,
+    "run_limit_s": None,
     "grace_s": 10,
     "start_s": 60,
     "on_host_loss": "requeue",
@@ -185,9 +187,21 @@ class Story:
 
     def kill(self, job: int, *, user: str = "ann", **members: Any) -> int:
         call = self.call(
-            user, f"/v1/jobs/{job}/kill", job_id=job, if_match=None, reason="killed", **members
+            user,
+            f"/v1/jobs/{job}/kill",
+            verb="kill",
+            job_id=job,
+            if_match=None,
+            reason="killed",
+            **members,
         )
-        return accepted(self.one("select answer from xce.kill_jobs(%s)", Jsonb([call])))
+        return accepted(self.one("select answer from xce.command_jobs(%s)", Jsonb([call])))
+
+    def command(self, verb: str, job: int, *, user: str = "ann", **members: Any) -> int:
+        """Requeue, hold or release."""
+        path = f"/v1/jobs/{job}/{verb}"
+        call = self.call(user, path, verb=verb, job_id=job, if_match=None, **members)
+        return accepted(self.one("select answer from xce.command_jobs(%s)", Jsonb([call])))
 
     def wish(self, host: str, wish: str) -> int:
         self.user("root", is_operator=True)

@@ -1,1 +1,0 @@
-select a.ordinal, a.answer from xce.kill_jobs(%(calls)s::jsonb) a
