@@ -28,10 +28,14 @@ Resource = TypeVar("Resource")
 
 @dataclass(frozen=True)
 class ApiSettings:
-    """`scheduler_wake` is set after each commit that the scheduler in this process should see."""
+    """`scheduler_wake` is called after each commit that a scheduler should see.
+
+    It wakes the one in this process, and says whether that one leads: then no bell has to be rung
+    for another, which would only make the leader look twice.
+    """
 
     database_url: str
-    scheduler_wake: asyncio.Event | None = None
+    scheduler_wake: Callable[[], bool] | None = None
     pool_max: int = 8
     body_bytes_max: int = 1024 * 1024
 
@@ -80,8 +84,8 @@ class Services:
 
     async def _tell(self, answers: Sequence[Answer]) -> None:
         channels = {channel for answer in answers for channel in answer.rings}
-        if self._wake is not None and PLAN in channels:
-            self._wake.set()
+        if PLAN in channels and self._wake is not None and self._wake():
+            channels.remove(PLAN)
         if channels:
             await self._doorbell.ring(channels)
 

@@ -42,7 +42,12 @@ async def control(settings: Settings, listening: socket.socket, place: Place) ->
     store = PgStore(url, doorbell)
     scheduler = Scheduler(store, leadership, bell, policy=Policy())
     chores = Chores(url, leadership, doorbell)
-    server = ApiServer(create_app(ApiSettings(url, scheduler_wake=bell)), place)
+
+    def wake() -> bool:
+        bell.set()
+        return leadership.epoch is not None
+
+    server = ApiServer(create_app(ApiSettings(url, scheduler_wake=wake)), place)
     # What was made so far lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()

@@ -114,11 +114,14 @@ class Converger:
         assert self._terms is not None
         die_at(AFTER_CLAIM_BEFORE_SPAWN)
         self._has_fetched = True
-        self._due_at_s = sent_at_s + min(self._terms.heartbeat_s, self._terms.poll_s)
+        # One that was left out followed a heartbeat by less than a fifth of the interval.
+        share = 1.0 if answer.is_heartbeat else 0.8
+        self._due_at_s = sent_at_s + min(share * self._terms.heartbeat_s, self._terms.poll_s)
         self._tasks.learn(answer.tasks)
         self._rows = open_rows(self._tasks.desired)
         # Before any start: the keeper refuses to exec behind a fence that has run out.
-        self._processes.renew_fence(answer.fence_s, sent_at_s=sent_at_s)
+        if answer.is_heartbeat:
+            self._processes.renew_fence(answer.fence_s, sent_at_s=sent_at_s)
 
     def _end_incarnation(self) -> None:
         logger().warning("incarnation_over")

@@ -58,9 +58,13 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """All that should run here; `stale` means that this incarnation is over."""
+    """All that should run here; `stale` means that this incarnation is over.
+
+    Only an answer that is a heartbeat renews the fence: the controller counts from no other.
+    """
 
     stale: bool
+    is_heartbeat: bool = True
     fence_s: float = 0
     tasks: tuple[Desired, ...] = ()
 

@@ -24,12 +24,16 @@ begin
     perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
     v_now := coalesce(p_now, clock_timestamp());
 
-    select x.refused, x.effects into v_one from xce.apply_giving_back(v_decisions, p_epoch, v_now) x;
-    v_refused := v_refused || v_one.refused;
-    v_out := xce.join_effects(v_out, v_one.effects);
-    select x.refused, x.effects into v_one from xce.apply_places(v_decisions, v_out, p_epoch, v_now) x;
-    v_refused := v_refused || v_one.refused;
-    v_out := v_one.effects;
+    if v_decisions @? '$[*] ? (@.do != "place" && @.do != "commit")' then
+        select x.refused, x.effects into v_one from xce.apply_giving_back(v_decisions, p_epoch, v_now) x;
+        v_refused := v_one.refused;
+        v_out := v_one.effects;
+    end if;
+    if v_decisions @? '$[*] ? (@.do == "place" || @.do == "commit")' then
+        select x.refused, x.effects into v_one from xce.apply_places(v_decisions, v_out, p_epoch, v_now) x;
+        v_refused := v_refused || v_one.refused;
+        v_out := v_one.effects;
+    end if;
     -- Giving room has no consequences of its own; only what was taken back may complete something.
     if v_decisions @? '$[*] ? (@.do == "stop" || @.do == "cancel")' then
         v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));

@@ -9,6 +9,9 @@ declare
     v_hosts bigint[];
     v_host bigint;
 begin
+    if (p_effects).ended = '{}' and (p_effects).unheld = '{}' then
+        return xce.distinct_rings((p_effects).rings);
+    end if;
     select array_agg(distinct x.host_id) into v_hosts
       from (select t.host_id from xce.task t where t.id = any ((p_effects).ended)
             union all

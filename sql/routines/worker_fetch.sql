@@ -1,5 +1,7 @@
 -- Purpose: claim, heartbeat and desired state in one transaction. Every assigned task of the host is
---   claimed (`starting`) before its worker forks; the answer says what should run there.
+--   claimed (`starting`) before its worker forks; the answer says what should run there. A heartbeat
+--   that is hardly older than the last one is left out, and the answer says so: the keeper may count
+--   its fence only from an exchange that the controller counts from too (PROTOCOL 26).
 -- Locks: task (skipping those being withdrawn), host (joining only), heartbeat last.
 -- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between).
 create or replace function xce.worker_fetch(
@@ -15,8 +17,9 @@ declare
     v_host xce.host := xce.my_host();
     v_now timestamptz := clock_timestamp();
     v_fence_s numeric := xce.setting_value('fence_s');
-    v_claimed bigint[];
+    v_claimed bigint[] := '{}';
     v_rings text[] := '{}';
+    v_is_heartbeat boolean;
 begin
     if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
         return '{"stale": true}';
@@ -33,21 +36,28 @@ begin
                                   array_fill(jsonb_build_object('incarnation', p_incarnation),
                                              array[cardinality(v_claimed)]));
     end if;
-    -- Durable like all else: the keeper counts its fence from this exchange, so that the controller
-    -- must not count from an older one after a crash of the database.
-    update xce.heartbeat b
-       set last_seen_at = greatest(b.last_seen_at, v_now)
-     where b.host_id = v_host.id
-       and b.incarnation = p_incarnation;
-    if not found then
-        raise exception 'incarnation % of host % is over', p_incarnation, v_host.name using errcode = 'RZ410';
+    v_is_heartbeat := cardinality(v_claimed) > 0 or not exists (
+        select from xce.heartbeat b
+         where b.host_id = v_host.id
+           and b.incarnation = p_incarnation
+           and b.last_seen_at > v_now - xce.seconds(xce.setting_value('heartbeat_s') / 5)
+    );
+    if v_is_heartbeat then
+        update xce.heartbeat b
+           set last_seen_at = greatest(b.last_seen_at, v_now)
+         where b.host_id = v_host.id
+           and b.incarnation = p_incarnation;
+        if not found then
+            raise exception 'incarnation % of host % is over', p_incarnation, v_host.name using errcode = 'RZ410';
+        end if;
     end if;
     update xce.incarnation i
        set fence_s_max = v_fence_s
      where i.host_id = v_host.id
        and i.incarnation = p_incarnation
        and i.fence_s_max < v_fence_s;
-    return jsonb_build_object('stale', false, 'fence_s', v_fence_s, 'rings', to_jsonb(v_rings),
+    return jsonb_build_object('stale', false, 'is_heartbeat', v_is_heartbeat, 'fence_s', v_fence_s,
+                              'rings', to_jsonb(v_rings),
                               'tasks', xce.desired_tasks(v_host));
 end;
 $$;

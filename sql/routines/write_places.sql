@@ -13,11 +13,13 @@ begin
         return row('{}', '{}', '{}')::xce.effects;
     end if;
     perform xce.advance_requests(v_placed, 'place', 'controller', p_now, null, p_epoch);
-    insert into xce.hold (request_id, host_id, tasks)
-    select p.request_id, p.host_id, sum(p.tasks)
-      from unnest(p_places) as p
-     where not p.is_commit
-     group by p.request_id, p.host_id;
+    if cardinality(v_now_committed) < cardinality(p_places) then
+        insert into xce.hold (request_id, host_id, tasks)
+        select p.request_id, p.host_id, sum(p.tasks)
+          from unnest(p_places) as p
+         where not p.is_commit
+         group by p.request_id, p.host_id;
+    end if;
     update xce.host h
        set cpus_used = h.cpus_used + x.cpus_used,
            mem_mib_used = h.mem_mib_used + x.mem_mib_used,
