@@ -1,6 +1,6 @@
 """The live world as app.scheduling sees it: one snapshot in, decisions out, on one connection."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,14 +44,13 @@ class PgStore:
         """Everything a tick needs, of one moment. Raises Unavailable."""
         moment, hosts, jobs, tasks, requests, shrinks = await self._read()
         [(taken, at)] = moment
-        tasks_on: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for job_id, host_id, members, leaving in tasks:
-            tasks_on[job_id].append((host_id, members, leaving))
+        tasks_on = {job_id: _counted(members, leaving) for job_id, members, leaving in tasks}
+        amounts: dict[tuple[int, int, int], Resources] = {}
         return Snapshot(
             taken,
             at,
-            hosts=tuple(_host(row) for row in hosts),
-            jobs=tuple(_job(row, tuple(tasks_on.get(row[0], ()))) for row in jobs),
+            hosts=tuple(_host(row, amounts) for row in hosts),
+            jobs=tuple(_job(row, tasks_on.get(row[0], ())) for row in jobs),
             requests=tuple(_request(row) for row in requests),
             shrinks=tuple(_shrink(row) for row in shrinks),
         )
@@ -102,16 +101,27 @@ def _part(name: str) -> bytes:
     return statement(f"snapshot_{name}").encode()
 
 
-def _host(row: TupleRow) -> Host:
-    host_id, name, cpus, mem_mib, gpus, free_cpus, free_mem_mib, free_gpus, is_fit, labels = row
-    return Host(
-        host_id,
-        name,
-        Resources(cpus, mem_mib, gpus),
-        Resources(free_cpus, free_mem_mib, free_gpus),
-        is_fit,
-        tuple(sorted(labels.items())),
+def _host(row: TupleRow, amounts: dict[tuple[int, int, int], Resources]) -> Host:
+    """`amounts` keeps those seen so far: most of ten thousand hosts have the same as others."""
+    host_id, name, is_fit, labels = row[0], row[1], row[8], row[9]
+    capacity, free = (
+        amounts.get(amount) or amounts.setdefault(amount, Resources(*amount))
+        for amount in (row[2:5], row[5:8])
     )
+    return Host(
+        host_id, name, capacity, free, is_fit, tuple(sorted(labels.items())) if labels else ()
+    )
+
+
+def _counted(
+    members: list[int] | None, leaving: list[int] | None
+) -> tuple[tuple[int, int, int], ...]:
+    """(host id, members, leaving) ascending, from a host id for each task."""
+    staying = Counter(members or ())
+    if leaving is None:
+        return tuple((host_id, staying[host_id], 0) for host_id in sorted(staying))
+    going = Counter(leaving)
+    return tuple((h, staying[h], going[h]) for h in sorted(staying.keys() | going.keys()))
 
 
 def _job(row: TupleRow, tasks_on: tuple[tuple[int, int, int], ...]) -> JobView:

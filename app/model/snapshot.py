@@ -51,7 +51,8 @@ class JobView(Struct, frozen=True, gc=False):
     Of its open tasks `members` stay and `leaving` are stopping; `tasks_on` has both for each host,
     as (host id, members, leaving) ascending. Holds are with their requests. `firm_tasks` are
     running, on a host that is not lost or joining, and not of a committed grow that might be rolled
-    back. `unsettled_id` is its first committed request of which a task is not decided yet.
+    back; they are counted only where a shrink waits. `unsettled_id` is its first committed request
+    of which a task is not decided yet.
     """
 
     id: int

@@ -4,7 +4,7 @@ with asked as (
     select jsonb_agg(
                jsonb_build_object(
                    'user_id', j.owner_id, 'is_operator', true, 'key', null, 'origin', 'operator',
-                   'verb', 'kill', 'job_id', j.id, 'if_match', null, 'reason', 'shutdown', 'grace_s', 10
+                   'verb', 'kill', 'job_id', j.id, 'if_match', null, 'reason', 'shutdown', 'grace_s', least(j.grace_s, 10)
                )
                order by j.id
            ) as calls

@@ -1,5 +1,6 @@
--- Jobs of which a request is pending or placed, with sums over their tasks (PROTOCOL 10): firm ones
--- run, on a host that is not lost or joining, and not of a committed grow that may be rolled back.
+-- Jobs of which a request is pending or placed. Where a shrink waits also their firm tasks (PROTOCOL
+-- 10): they run, on a host that is not lost or joining, and not of a committed grow that may be rolled
+-- back. A job that ended is read too: a request left behind is the planner's to cancel.
 select j.id,
        j.version,
        j.state,
@@ -27,8 +28,9 @@ select j.id,
          join xce.resize_request r on r.id = t.request_id
         where t.job_id = j.id
           and t.is_open
+          and exists (select from xce.resize_request s
+                       where s.job_id = j.id and s.is_open and s.kind = 'shrink' and s.state = 'pending')
        ) t on true
  where exists (select from xce.resize_request r
                 where r.job_id = j.id and r.is_open and r.state in ('pending', 'placed'))
-   and j.is_open
  order by j.id

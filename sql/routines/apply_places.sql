@@ -18,18 +18,22 @@ begin
     refused := '{}';
     effects := p_effects;
     v_places := xce.read_placements(p_decisions);
+    -- Hosts are locked once, in order, and before anything is judged by them: a hold's host may be
+    -- drained or lost by whoever has it just now. What was given back is free before it is given out.
+    perform from xce.host h
+      where h.id in (select p.host_id from unnest(v_places) as p
+                     union select t.host_id from xce.task t where t.id = any ((effects).ended)
+                     union select d.host_id from xce.hold d where d.request_id = any ((effects).unheld)
+                     union select d.host_id from xce.hold d
+                             join jsonb_array_elements(p_decisions) as x on d.request_id = (x ->> 'request_id')::bigint
+                            where x ->> 'do' = 'commit')
+      order by h.id for no key update;
+    effects := row('{}'::bigint[], '{}'::bigint[], xce.free_hosts(effects, p_now))::xce.effects;
     select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}') into refused
       from xce.judge_requests(v_places, p_decisions, p_now) j
      where j.code is not null;
     v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
     if cardinality(v_places) > 0 then
-        -- Hosts are locked once, in order, and what was given back is free before it is given out.
-        perform from xce.host h
-          where h.id in (select p.host_id from unnest(v_places) as p
-                         union select t.host_id from xce.task t where t.id = any ((effects).ended)
-                         union select d.host_id from xce.hold d where d.request_id = any ((effects).unheld))
-          order by h.id for no key update;
-        effects := row('{}'::bigint[], '{}'::bigint[], xce.free_hosts(effects, p_now))::xce.effects;
         refused := refused || (select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}')
                                  from xce.judge_hosts(v_places, p_now) j);
         v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);

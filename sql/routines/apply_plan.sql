@@ -29,14 +29,15 @@ begin
         v_refused := v_one.refused;
         v_out := v_one.effects;
     end if;
+    -- Only what was taken back may complete something, giving room has no consequences. It is settled
+    -- first, because it may free more hosts, and those are locked once, with the ones that are given.
+    if v_decisions @? '$[*] ? (@.do == "stop" || @.do == "cancel")' then
+        v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+    end if;
     if v_decisions @? '$[*] ? (@.do == "place" || @.do == "commit")' then
         select x.refused, x.effects into v_one from xce.apply_places(v_decisions, v_out, p_epoch, v_now) x;
         v_refused := v_refused || v_one.refused;
         v_out := v_one.effects;
-    end if;
-    -- Giving room has no consequences of its own; only what was taken back may complete something.
-    if v_decisions @? '$[*] ? (@.do == "stop" || @.do == "cancel")' then
-        v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
     end if;
     v_rings := xce.free_hosts(v_out, v_now);
 

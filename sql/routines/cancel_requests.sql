@@ -17,6 +17,7 @@ begin
       from xce.resize_request r
      where r.id in (select (c ->> 'request_id')::bigint from jsonb_array_elements(p_calls) as c);
     perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
+    perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
     v_now := coalesce(p_now, clock_timestamp());
     for v_call in select c.value, c.ordinality::integer - 1 as place
                     from jsonb_array_elements(p_calls) with ordinality as c

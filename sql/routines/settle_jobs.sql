@@ -176,6 +176,10 @@ declare
     v_out xce.effects;
 begin
     select r.* into v_request from xce.resize_request r where r.id = p_id for no key update;
+    -- The start that failed before it in the same list has stopped the job and taken this along.
+    if v_request.state <> 'committed' then
+        return row('{}', '{}', '{}')::xce.effects;
+    end if;
     if v_request.kind = 'start' then
         perform xce.advance_requests(array[p_id], 'fail', 'controller', p_now, array[p_reason]);
         return xce.stop_job(v_request.job_id, 'stop', 'controller', 'start_failed',

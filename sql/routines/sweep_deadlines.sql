@@ -25,6 +25,7 @@ begin
         return '{}';
     end if;
     perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
+    perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
     v_now := coalesce(p_now, clock_timestamp());
     v_out := xce.drop_requests(array(select r.id
                                        from xce.resize_request r
@@ -61,6 +62,10 @@ begin
     loop
         v_undecided := array(select t.id from xce.task t
                               where t.request_id = v_request.id and t.outcome is null and t.is_member order by t.id);
+        -- None are left where the start before it in this list has failed and stopped the job.
+        if cardinality(v_undecided) = 0 then
+            continue;
+        end if;
         if v_request.came_up >= v_request.need then
             perform xce.raise_generation(array[v_request.job_id], false);
             v_out := xce.join_effects(v_out, xce.take_back_tasks(

@@ -1,5 +1,7 @@
 -- Purpose: hosts silent for the silent time are lost; their assigned tasks are withdrawn in the same
 --   transaction, because until the worker returns it can neither claim nor report (PROTOCOL 28).
+--   Judged again under the locks; a host that a job came to since its jobs were locked is left to the
+--   next pass.
 -- Locks: fence, job, request, task, host, heartbeat, each ascending. Raises: RZ410, RZ422.
 create or replace function xce.sweep_silence(p_epoch bigint, p_now timestamptz default null)
 returns text[]
@@ -8,15 +10,56 @@ security definer
 set search_path = pg_catalog
 as $$
 declare
-    v_rings text[] := '{}';
+    v_now timestamptz := coalesce(p_now, clock_timestamp());
+    v_hosts bigint[];
+    v_jobs bigint[];
+    v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
     v_host bigint;
 begin
     perform xce.pass_fence(p_epoch);
-    for v_host in select h.id from xce.silent_hosts(coalesce(p_now, clock_timestamp())) h order by h.id
+    v_hosts := array(select h.id from xce.silent_hosts(v_now) h order by h.id);
+    if cardinality(v_hosts) = 0 then
+        return '{}';
+    end if;
+    v_jobs := array(select distinct t.job_id from xce.task t where t.host_id = any (v_hosts) and t.is_open order by 1);
+    perform xce.lock_silent(v_hosts, v_jobs);
+    v_now := coalesce(p_now, clock_timestamp());
+    for v_host in
+        select s.id
+          from xce.silent_hosts(v_now) s
+         where s.id = any (v_hosts)
+           and not exists (select from xce.task t where t.host_id = s.id and t.is_open and t.job_id <> all (v_jobs))
+         order by s.id
     loop
-        v_rings := v_rings || xce.lose_host(v_host, p_epoch, p_now);
+        v_out := xce.join_effects(v_out, xce.mark_lost(v_host, p_epoch, v_now));
     end loop;
-    return xce.distinct_rings(v_rings);
+    v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+    return xce.free_hosts(v_out, v_now);
+end;
+$$;
+
+-- Purpose: lock all that losing these hosts may touch, for all of them at once: one host after the
+--   other would take a job while it holds a host. Settling their jobs may free other hosts, which
+--   are taken with the silent ones for the same reason.
+-- Locks: job, request, task, host, heartbeat, each ascending. Raises: nothing.
+create or replace function xce.lock_silent(p_hosts bigint[], p_jobs bigint[])
+returns void
+language plpgsql
+as $$
+begin
+    perform from xce.job j where j.id = any (p_jobs) order by j.id for no key update;
+    perform from xce.resize_request r where r.job_id = any (p_jobs) and r.is_open order by r.id for no key update;
+    perform from xce.task t
+      where (t.host_id = any (p_hosts) or t.job_id = any (p_jobs)) and t.is_open
+      order by t.id for no key update;
+    perform from xce.host h
+      where h.id = any (p_hosts)
+         or h.id in (select t.host_id from xce.task t where t.job_id = any (p_jobs) and t.is_open)
+         or h.id in (select d.host_id from xce.hold d
+                       join xce.resize_request r on r.id = d.request_id
+                      where r.job_id = any (p_jobs))
+      order by h.id for no key update;
+    perform from xce.heartbeat b where b.host_id = any (p_hosts) order by b.host_id for update;
 end;
 $$;
 
@@ -33,38 +76,24 @@ as $$
        and b.last_seen_at < p_now - xce.seconds(xce.setting_value('silent_s'))
 $$;
 
--- Purpose: declare one silent host lost, judged again under its locks; where a job came to it since
---   its jobs were locked, this pass leaves it to the next.
--- Locks: job, request, task, host, heartbeat. Raises: RZ422.
-create or replace function xce.lose_host(p_host bigint, p_epoch bigint, p_now timestamptz)
-returns text[]
+-- Purpose: declare one silent host lost, whose locks and jobs the caller holds.
+-- Locks: none of its own. Raises: RZ422.
+create or replace function xce.mark_lost(p_host bigint, p_epoch bigint, p_now timestamptz)
+returns xce.effects
 language plpgsql
 as $$
 declare
-    v_now timestamptz;
-    v_jobs bigint[];
     v_assigned bigint[];
-    v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
+    v_out xce.effects := row('{}', '{}', array['xce_plan', 'xce_watch'])::xce.effects;
 begin
-    v_jobs := array(select distinct t.job_id from xce.task t where t.host_id = p_host and t.is_open order by 1);
-    perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
-    perform from xce.task t where t.host_id = p_host and t.is_open order by t.id for no key update;
-    perform from xce.host h where h.id = p_host for no key update;
-    perform from xce.heartbeat b where b.host_id = p_host for update;
-    v_now := coalesce(p_now, clock_timestamp());
-    if not exists (select from xce.silent_hosts(v_now) s where s.id = p_host)
-       or exists (select from xce.task t where t.host_id = p_host and t.is_open and t.job_id <> all (v_jobs)) then
-        return '{}';
-    end if;
-    perform xce.advance_host(p_host, 'silent', 'controller', v_now, 'silent', p_epoch);
+    perform xce.advance_host(p_host, 'silent', 'controller', p_now, 'silent', p_epoch);
     update xce.heartbeat b set incarnation = 0 where b.host_id = p_host;
     v_assigned := array(select t.id from xce.task t where t.host_id = p_host and t.state = 'assigned' order by t.id);
     if cardinality(v_assigned) > 0 then
         perform xce.raise_generation(array(select distinct t.job_id from xce.task t where t.id = any (v_assigned)), true);
-        v_out := xce.take_back_tasks(v_assigned, 'controller', 'host_lost', v_now,
-                                     p_reason => 'its host is lost', p_epoch => p_epoch);
+        v_out := xce.join_effects(v_out, xce.take_back_tasks(v_assigned, 'controller', 'host_lost', p_now,
+                                                             p_reason => 'its host is lost', p_epoch => p_epoch));
     end if;
-    v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
-    return xce.free_hosts(v_out, v_now) || array['xce_plan', 'xce_watch'];
+    return v_out;
 end;
 $$;

@@ -15,7 +15,7 @@ set search_path = pg_catalog
 as $$
 declare
     v_host xce.host := xce.my_host();
-    v_now timestamptz := clock_timestamp();
+    v_now timestamptz;
     v_fence_s numeric := xce.setting_value('fence_s');
     v_claimed bigint[] := '{}';
     v_rings text[] := '{}';
@@ -28,7 +28,10 @@ begin
         v_claimed := array(select t.id from xce.task t
                             where t.host_id = v_host.id and t.state = 'assigned'
                             order by t.id for no key update skip locked);
-    elsif v_host.state = 'joining' and p_is_clear then
+    end if;
+    -- After the claim's locks: a claim must not be older in history than what it claims.
+    v_now := clock_timestamp();
+    if v_host.state = 'joining' and p_is_clear then
         v_rings := xce.clear_host(v_host.id, v_now);
     end if;
     if cardinality(v_claimed) > 0 then

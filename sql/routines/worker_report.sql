@@ -22,6 +22,7 @@ begin
     end if;
     v_jobs := array(select distinct (r ->> 'job_id')::bigint from jsonb_array_elements(p_reports) as r);
     perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
+    perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
     perform from xce.task t
        join jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer)
          on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index

@@ -6,7 +6,7 @@ import pytest
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
-from app.db.statements import statement, statement_names
+from tests.support.rules import broken_rules
 from tests.support.story import Story
 
 
@@ -18,9 +18,3 @@ def story(tx: Connection[TupleRow]) -> Iterator[Story]:
         told.host(name)
     yield told
     assert broken_rules(tx) == []
-
-
-def broken_rules(conn: Connection[TupleRow]) -> list[object]:
-    names = statement_names("check_")
-    assert len(names) == 12
-    return [row for name in names for row in conn.execute(statement(name)).fetchall()]

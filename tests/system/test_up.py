@@ -88,6 +88,23 @@ def test_a_folder_has_one_cluster_and_keeps_everything_between_runs(tmp_path: Pa
         cluster.check()
 
 
+def test_tasks_that_ignore_term_hold_nobody_up_and_their_end_is_recorded(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    stubborn = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"]
+    with up("--data", data, "--workers", "1") as cluster:
+        client = cluster.client()
+        job = client.submit(JobSubmit(command=stubborn, grace_s=60))
+        eventually(lambda: client.job(job.id).running_tasks == 1, "a running task")
+        assert cluster.stop() < 15
+        assert not processes_with(data)
+    with up("--data", data, "--workers", "1") as cluster:
+        client = cluster.client()
+        ended = client.job(job.id)
+        assert (ended.state, ended.reason) == ("exited", "shutdown")
+        [task] = client.tasks(job.id, is_all=True)
+        assert (task.how, task.signal) == ("signalled", 9)
+
+
 def test_a_killed_controller_and_a_killed_worker_are_started_again() -> None:
     with up("--workers", "1", "--cpus", "2") as cluster:
         client = cluster.client()

@@ -348,6 +348,14 @@ def test_a_request_past_its_deadline_is_cancelled_and_its_hold_free_at_once() ->
     assert len(world.members(other)) == 3
 
 
+def test_what_a_job_left_behind_is_cancelled() -> None:
+    world = cluster(4)
+    job = running(world, 1)
+    grow = world.grow(job, 1)
+    world.jobs[job] = replace(world.jobs[job], state="stopping")
+    assert turn(world) == [Cancel(grow, 1, "job_ended")]
+
+
 # Maximum (PROTOCOL 14, R2) --------------------------------------------------------------------
 
 
