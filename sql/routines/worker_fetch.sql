@@ -39,11 +39,14 @@ begin
                                   array_fill(jsonb_build_object('incarnation', p_incarnation),
                                              array[cardinality(v_claimed)]));
     end if;
+    -- A last one in the future means that the clock was set back: until it is past, every exchange
+    -- counts, or the keeper's fence would run out meanwhile.
     v_is_heartbeat := cardinality(v_claimed) > 0 or not exists (
         select from xce.heartbeat b
          where b.host_id = v_host.id
            and b.incarnation = p_incarnation
            and b.last_seen_at > v_now - xce.seconds(xce.setting_value('heartbeat_s') / 5)
+           and b.last_seen_at <= v_now
     );
     if v_is_heartbeat then
         update xce.heartbeat b

@@ -184,3 +184,40 @@ def test_the_guard_refuses_even_a_superuser_an_edge_that_is_not_in_the_table(sto
     ):
         story.conn.execute("update xce.job set state = 'pending' where id = %s", (job,))
     assert caught.value.sqlstate == "RZ422"
+
+
+def is_heartbeat(story: Story, host: str) -> bool:
+    """Whether the next exchange of the host's worker counts for the fence."""
+    with story.worker_of(host):
+        answer = story.one("select xce.worker_fetch(%s, true)", story.incarnations[host])
+    return bool(answer["is_heartbeat"])
+
+
+def seen_ago(story: Story, host: str, seconds: float) -> None:
+    story.conn.execute(
+        """
+        update xce.heartbeat
+           set last_seen_at = clock_timestamp() - %s * interval '1 s'
+         where host_id = %s
+        """,
+        (seconds, story.hosts[host]),
+    )
+
+
+def test_26_an_exchange_right_after_a_heartbeat_is_none(story: Story) -> None:
+    seen_ago(story, "h1", 4)
+    assert is_heartbeat(story, "h1") is True
+    assert is_heartbeat(story, "h1") is False
+
+
+def test_26_a_claim_is_always_a_heartbeat(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=2)
+    story.place(story.grow(job, 1), {"h2": 1})
+    seen_ago(story, "h2", 0)
+    assert is_heartbeat(story, "h2") is True
+
+
+def test_26_after_the_clock_was_set_back_every_exchange_is_a_heartbeat(story: Story) -> None:
+    seen_ago(story, "h1", -3600)
+    assert is_heartbeat(story, "h1") is True
+    assert is_heartbeat(story, "h1") is True

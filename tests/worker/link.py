@@ -44,6 +44,8 @@ class MemoryLink:
         self.cut: Cut = ""
         self.fence_s = 300.0
         self.heartbeat_s = 5.0
+        self.is_heartbeat = True
+        self.hangs = False
         self.fetches = 0
         self.moved = asyncio.Event()
 
@@ -92,10 +94,14 @@ class MemoryLink:
                 row.state = "starting"
         self._lose("answer")
         tasks = [self._task(key, row) for key, row in self.rows.items() if row.state != "ended"]
-        return msgspec.json.encode({"stale": False, "fence_s": self.fence_s, "tasks": tasks})
+        answer = {"stale": False, "is_heartbeat": self.is_heartbeat, "fence_s": self.fence_s}
+        return msgspec.json.encode({**answer, "tasks": tasks})
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:
         self._lose("call")
+        if self.hangs:
+            self.moved.set()
+            await asyncio.Event().wait()
         if incarnation != self.incarnation:
             return b'{"stale":true}'
         for report in msgspec.json.decode(reports):

@@ -299,3 +299,36 @@ async def test_the_sockets_folder_may_have_a_long_name(tmp_path: Path, link: Mem
     await link.until(link.add("true"), "ended")
     await host.kill_worker()
     await shut_down(folder)
+
+
+async def test_26_only_an_exchange_that_the_controller_counts_from_renews_the_fence(
+    host: Host, link: MemoryLink
+) -> None:
+    await link.until(link.add(*SLEEP), "running")
+    link.is_heartbeat = False
+    counted = (await host.keeper()).fence
+    # The keeper takes orders in their order: a renewal would have come before this start.
+    await link.until(link.add(*SLEEP), "running")
+    assert (await host.keeper()).fence.deadline_boottime_ns == counted.deadline_boottime_ns
+    link.is_heartbeat = True
+    await link.until(link.add(*SLEEP), "running")
+    assert (await host.keeper()).fence.deadline_boottime_ns > counted.deadline_boottime_ns
+
+
+async def test_7_a_worker_whose_loop_hangs_falls_silent(host: Host, link: MemoryLink) -> None:
+    link.heartbeat_s = 0.02
+    link.incarnation += 1
+    link.bell.set()
+    # By itself, at the new pace: four exchanges in less than one of the old intervals.
+    reached = link.fetches + 4
+    async with asyncio.timeout(4):
+        while link.fetches < reached:
+            await asyncio.sleep(0.01)
+    link.hangs = True
+    link.moved.clear()
+    link.add("true")
+    await link.moved.wait()
+    told = link.fetches
+    # Ten intervals in which a heartbeat would have been due; silence has no event to wait for.
+    await asyncio.sleep(0.2)
+    assert link.fetches == told
