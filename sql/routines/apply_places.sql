@@ -37,6 +37,8 @@ begin
         refused := refused || (select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}')
                                  from xce.judge_hosts(v_places, p_now) j);
         v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
+        refused := refused || xce.judge_order(v_places);
+        v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
         effects := xce.join_effects(effects, xce.write_places(v_places, p_epoch, p_now));
     end if;
     v_committed := array(select (d.value ->> 'request_id')::bigint
@@ -105,6 +107,24 @@ as $$
                 then 'bounds' end
       from asked a
       join xce.job j on j.id = a.job_id
+$$;
+
+-- Purpose: PROTOCOL 17: a grow does not pass an older one of its job that still waits, be it that the
+--   older one was refused just now. Answers the refused ones as {ordinal: code}. Locks: none.
+create or replace function xce.judge_order(p_places xce.placement[])
+returns jsonb
+language sql
+stable
+as $$
+    select coalesce(jsonb_object_agg(p.ordinal::text, 'order'), '{}')
+      from unnest(p_places) as p
+     where exists (select from xce.resize_request r
+                    where r.job_id = p.job_id
+                      and r.is_open
+                      and r.kind = 'grow'
+                      and r.state = 'pending'
+                      and r.id < p.request_id
+                      and r.id not in (select o.request_id from unnest(p_places) as o))
 $$;
 
 -- Purpose: tasks that may have a process, plus holds: what the maximum is held against (R2).

@@ -254,3 +254,18 @@ def test_only_a_running_parallel_job_can_be_resized(story: Story) -> None:
     story.gone(serial, 0)
     assert refused_grow(story, serial, 1).code == "job_ended"
     assert refused_grow(story, 999_999, 1).code == "not_found"
+
+
+def test_17_a_grow_does_not_pass_an_older_one_of_its_job_that_was_refused(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=9)
+    older, younger = story.grow(job, 5), story.grow(job, 1)
+    assert story.apply(story.placing(older, {"h2": 5}), story.placing(younger, {"h3": 1})) == [
+        "capacity",
+        "order",
+    ]
+    assert story.apply(story.placing(younger, {"h3": 1})) == ["order"]
+    both = {"h2": 4, "h3": 1}
+    assert story.apply(story.placing(older, both), story.placing(younger, {"h3": 1})) == [
+        None,
+        None,
+    ]
