@@ -59,8 +59,8 @@ begin
 end;
 $$;
 
--- Purpose: write an `amend` of requests into history after a column of theirs changed; a shrink or
---   grow is never asked for more than its tasks, so its maximum is set down to what is left.
+-- Purpose: write an `amend` of requests into history after a column of theirs changed; a shrink asks
+--   for exactly the tasks it names, so its bounds are set down to what is left of them.
 -- Locks: request. Raises: RZ422.
 create or replace function xce.amend_requests(
     p_ids bigint[],
@@ -88,7 +88,7 @@ $$;
 -- Locks: none.
 create or replace function xce.progress(p_jobs bigint[])
 returns table (id bigint, job_id bigint, kind text, need bigint, came_up bigint, undecided bigint,
-               withdrawn bigint, total bigint, others text)
+               total bigint, others text)
 language sql
 stable
 as $$
@@ -96,7 +96,6 @@ as $$
            greatest(1, case when r.kind = 'start' then j.min_tasks else r.tasks_min end)::bigint,
            count(*) filter (where t.outcome = 'came_up'),
            count(*) filter (where t.outcome is null),
-           count(*) filter (where t.outcome = 'withdrawn'),
            count(*),
            string_agg(format('task %s: %s', t.index,
                              case when t.outcome = 'withdrawn' then coalesce('withdrawn by #' || t.shrink_id, 'withdrawn')

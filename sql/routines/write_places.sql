@@ -46,7 +46,7 @@ $$;
 
 -- Purpose: commit requests that were placed earlier: their holds become use of the same hosts. A hold
 --   on a host that is no longer fit is for the planner to unplace.
--- Locks: host, ascending. Raises: RZ422.
+-- Locks: host (held). Raises: RZ422.
 create or replace function xce.commit_held(p_ids bigint[], p_epoch bigint, p_now timestamptz)
 returns xce.effects
 language plpgsql
@@ -60,7 +60,6 @@ begin
       from xce.hold h
       join xce.resize_request r on r.id = h.request_id
      where h.request_id = any (p_ids);
-    perform from xce.host h where h.id in (select p.host_id from unnest(v_places) as p) order by h.id for no key update;
     update xce.host h
        set cpus_used = h.cpus_used + x.cpus, cpus_held = h.cpus_held - x.cpus,
            mem_mib_used = h.mem_mib_used + x.mem_mib, mem_mib_held = h.mem_mib_held - x.mem_mib,
