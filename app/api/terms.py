@@ -64,11 +64,11 @@ def resize_terms(ask: ResizeAsk) -> dict[str, Any]:
         grow = _range(ask.grow, "$.grow")
         return both | where | {"kind": "grow", "min": grow.min, "max": grow.max}
     if ask.to is not None:
-        return both | where | {"kind": "to", "to": ask.to}
+        return both | where | {"kind": "to", "to": ask.to, "at_once": True}
     for name in ("hosts", "exclude_hosts", "existing_hosts"):
         if getattr(ask, name):
             raise invalid(f"$.{name}", "this is for a grow; a shrink names hosts in shrink.hosts")
-    return both | {"kind": "shrink"} | _shrink(ask.shrink or ShrinkAsk())
+    return both | {"kind": "shrink", "at_once": True} | _shrink(ask.shrink or ShrinkAsk())
 
 
 def invalid(path: str, what: str) -> Refusal:

@@ -16,7 +16,10 @@ Made = Callable[..., Resize]
 
 
 class ResizeCall(Call, frozen=True, kw_only=True, omit_defaults=True):
-    """Grow (`min`, `max`, where), shrink (one of `tasks`, `hosts`, `count`), or a size (`to`)."""
+    """Grow (`min`, `max`, where), shrink (one of `tasks`, `hosts`, `count`), or a size (`to`).
+
+    `at_once`: a shrink that nothing stands against is stopped with its acceptance.
+    """
 
     job_id: int
     if_match: int | None
@@ -31,7 +34,7 @@ class ResizeCall(Call, frozen=True, kw_only=True, omit_defaults=True):
     existing_hosts: str | None = None
     deadline_s: float | None = None
     grace_s: float | None = None
-    dry_run: bool = False
+    at_once: bool = False
 
 
 class CancelCall(Call, frozen=True, kw_only=True):

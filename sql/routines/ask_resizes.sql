@@ -1,6 +1,6 @@
 -- Purpose: judge and accept resize requests, many calls in one transaction, one answer each. A known
 --   key outranks every refusal; a refusal changes nothing.
--- Locks: job (ascending), request, task (naming), host, idempotency key. Raises: RZ422.
+-- Locks: job (ascending), request, task, host, idempotency key. Raises: RZ422.
 create or replace function xce.ask_resizes(p_calls jsonb, p_now timestamptz default null)
 returns table (ordinal integer, answer jsonb)
 language plpgsql
@@ -16,6 +16,13 @@ begin
     perform from xce.job j
       where j.id in (select (c ->> 'job_id')::bigint from jsonb_array_elements(p_calls) as c)
       order by j.id
+        for no key update;
+    -- A size supersedes grows, and a shrink lowers those whose tasks it takes.
+    perform from xce.resize_request r
+      where r.job_id in (select (c ->> 'job_id')::bigint from jsonb_array_elements(p_calls) as c
+                          where c ->> 'kind' <> 'grow')
+        and r.is_open
+      order by r.id
         for no key update;
     v_now := coalesce(p_now, clock_timestamp());
     for v_call in select c.value, c.ordinality::integer - 1 as place
@@ -34,7 +41,9 @@ begin
 end;
 $$;
 
--- Purpose: judge and accept one resize of a job whose lock the caller holds.
+-- Purpose: judge and accept one resize of a job whose lock the caller holds. With `at_once` a shrink
+--   that nothing stands against is stopped here too: giving room back needs no leader (R8), and a
+--   turn of the wheel would only find the same again. Else it waits for one, pending.
 -- Locks: request, task. Raises: RZ422.
 create or replace function xce.ask_resize(p_call jsonb, p_now timestamptz)
 returns table (answer jsonb, effects xce.effects)
@@ -44,6 +53,8 @@ declare
     v_job xce.job;
     v_ask jsonb;
     v_id bigint;
+    v_stop record;
+    v_is_stopped boolean := false;
 begin
     effects := row('{}', '{}', '{}')::xce.effects;
     select j.* into v_job from xce.job j where j.id = (p_call ->> 'job_id')::bigint;
@@ -65,8 +76,38 @@ begin
     if p_call ->> 'kind' = 'to' then
         effects := xce.supersede_grows(v_job.id, v_id, p_now);
     end if;
+    if v_ask ->> 'kind' = 'shrink' and (p_call ->> 'at_once')::boolean then
+        select x.is_stopped, x.effects into v_stop from xce.stop_at_once(v_id, p_now) x;
+        v_is_stopped := v_stop.is_stopped;
+        effects := xce.join_effects(effects, v_stop.effects);
+    end if;
     perform xce.keep_key(p_call, 202, 'resize', v_id, p_now);
-    answer := xce.acceptance(202, v_id, array['xce_plan', 'xce_watch']);
+    -- What only leaves waits for its workers; the leader has nothing to do until they report.
+    answer := xce.acceptance(202, v_id, xce.distinct_rings(
+        effects.rings || array['xce_watch'] || case when v_is_stopped and effects.ended = '{}' then '{}' else array['xce_plan'] end));
+    return next;
+end;
+$$;
+
+-- Purpose: stop a shrink that was accepted just now, where the bounds hold on what runs (PROTOCOL 10).
+--   Only tasks that had not come up can decide a grow or start by leaving, so only then it settles.
+-- Locks: task; the caller holds the job and its requests. Raises: RZ422.
+create or replace function xce.stop_at_once(p_id bigint, p_now timestamptz)
+returns table (is_stopped boolean, effects xce.effects)
+language plpgsql
+as $$
+declare
+    v_job bigint;
+    v_stop record;
+begin
+    -- Whether a task runs is fixed by the job's lock; a claim meanwhile only turns assigned into starting.
+    select min(t.job_id) filter (where t.state <> 'running') into v_job from xce.task t where t.shrink_id = p_id;
+    select x.code, x.effects into v_stop from xce.stop_shrink(p_id, p_now, null) x;
+    is_stopped := v_stop.code is null;
+    effects := v_stop.effects;
+    if is_stopped and v_job is not null then
+        effects := xce.join_effects(effects, xce.settle_jobs(array[v_job], p_now));
+    end if;
     return next;
 end;
 $$;
