@@ -8,7 +8,7 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from app.api import health, hosts, jobs, pages, reports, resizes
-from app.api.auth import caller
+from app.api.auth import believed_caller, caller
 from app.api.metrics import measured
 from app.api.problems import HANDLERS as PROBLEMS
 from app.api.schema import document
@@ -33,6 +33,7 @@ def create_app(settings: ApiSettings) -> Litestar:
         dependencies={
             "services": Provide(lambda: services, sync_to_thread=False),
             "caller": Provide(caller),
+            "believed_caller": Provide(believed_caller),
             "openapi_document": Provide(_openapi, sync_to_thread=False),
         },
         lifespan=[services.lifespan],

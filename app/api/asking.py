@@ -157,6 +157,7 @@ def caller_facts(request: Asked, caller: Caller, path: str, sha256: str) -> dict
     """What every call to the database says of its caller. `path` is the canonical one."""
     return {
         "user_id": caller.user_id,
+        "token_id": caller.token_id,
         "is_operator": caller.is_operator,
         "origin": caller.role,
         "key": _key_of(request),

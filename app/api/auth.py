@@ -1,4 +1,6 @@
-"""Who calls: `Authorization: Bearer TOKEN`, looked up in the database on every call."""
+"""Who calls: `Authorization: Bearer TOKEN`, looked at in the database on every call."""
+
+from collections.abc import Awaitable, Callable
 
 from litestar.di import NamedDependency
 
@@ -13,14 +15,25 @@ TOKEN_CHARACTERS_MAX = 512
 async def caller(request: Asked, services: NamedDependency[Services]) -> Caller:
     """The bearer of the token, an owner or an operator. Raises Refusal.
 
-    Nothing is cached, so that a revoked token is dead at once; calls that arrive together are
-    looked up together.
+    A revoked token is dead at once; calls that arrive together are looked up together.
     """
+    return await _bearer(request, services.caller)
+
+
+async def believed_caller(request: Asked, services: NamedDependency[Services]) -> Caller:
+    """The bearer as last seen, which saves a look-up. Raises Refusal.
+
+    Only for calls that carry `token_id` to a routine which refuses a token that is dead by then.
+    """
+    return await _bearer(request, services.believed_caller)
+
+
+async def _bearer(request: Asked, look_up: Callable[[bytes], Awaitable[Caller | None]]) -> Caller:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not 0 < len(token) <= TOKEN_CHARACTERS_MAX:
         raise unauthenticated("send a token as `Authorization: Bearer TOKEN`")
-    found = await services.callers.ask(token_sha256(token))
+    found = await look_up(token_sha256(token))
     if found is None:
         raise unauthenticated("the token is unknown, revoked or expired; ask an operator for one")
     if found.role == "job":

@@ -29,13 +29,13 @@ from app.wire.resizes import CancelAsk, Resize, ResizeAsk
 async def ask_resize(
     request: Asked,
     job_id: FromPath[str],
-    caller: NamedDependency[Caller],
+    believed_caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
     Query(request)
     number = id_of(job_id, "job")
     ask, sha256 = await body_of(request, ResizeAsk)
-    facts = caller_facts(request, caller, f"/v1/jobs/{number}/resizes", sha256)
+    facts = caller_facts(request, believed_caller, f"/v1/jobs/{number}/resizes", sha256)
     call = ResizeCall(job_id=number, if_match=if_match_of(request), **facts, **resize_terms(ask))
     return _answered(*await services.resizes.ask(call))
 
@@ -87,13 +87,14 @@ async def show_resize(
 async def cancel_resize(
     request: Asked,
     request_id: FromPath[str],
-    caller: NamedDependency[Caller],
+    believed_caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
     Query(request)
     number = id_of(request_id, "request")
     ask, sha256 = await body_of(request, CancelAsk)
-    facts: dict[str, Any] = caller_facts(request, caller, f"/v1/resizes/{number}/cancel", sha256)
+    path = f"/v1/resizes/{number}/cancel"
+    facts: dict[str, Any] = caller_facts(request, believed_caller, path, sha256)
     call = CancelCall(request_id=number, count=ask.count, **facts)
     return _answered(*await services.cancels.ask(call))
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import LiteralString, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 from litestar import Litestar
 
@@ -22,6 +22,8 @@ from app.db.statements import statement
 from app.wire.jobs import Job
 from app.wire.resizes import Resize
 
+#: Bearers kept in mind; the one seen longest ago goes first.
+BEARERS_MAX = 4096
 Asked = TypeVar("Asked", bound=Call)
 Resource = TypeVar("Resource")
 
@@ -53,6 +55,7 @@ class Services:
         self.callers: Batch[bytes, Caller | None] = Batch(
             self._url, callers, application="xce api callers", is_repeatable=True
         )
+        self._bearers: dict[bytes, Caller] = {}
         self.resizes = self._verb(ResizeCall, "ask_resizes", _resizes)
         self.cancels = self._verb(CancelCall, "cancel_requests", _resizes)
         self.commands = self._verb(CommandCall, "command_jobs", _jobs)
@@ -73,6 +76,20 @@ class Services:
             await self._doorbell.close()
             await self.pool.close()
 
+    async def caller(self, sha256: bytes) -> Caller | None:
+        """The bearer of a token as the database knows it now. Raises Unavailable."""
+        found = await self.callers.ask(sha256)
+        self._bearers.pop(sha256, None)
+        if found is not None:
+            while len(self._bearers) >= BEARERS_MAX:
+                self._bearers.pop(next(iter(self._bearers)))
+            self._bearers[sha256] = found
+        return found
+
+    async def believed_caller(self, sha256: bytes) -> Caller | None:
+        """The bearer as last seen, for a call whose own transaction looks at the token again."""
+        return self._bearers.get(sha256) or await self.caller(sha256)
+
     async def commit(self, query: LiteralString, call: Call) -> Answer:
         """Run one call in a transaction of its own, ring, and give its acceptance.
 
@@ -82,12 +99,11 @@ class Services:
         await self._tell([answer])
         return accepted(answer)
 
-    async def _tell(self, answers: Sequence[Answer]) -> None:
+    def _tell(self, answers: Sequence[Answer]) -> Coroutine[Any, Any, None]:
         channels = {channel for answer in answers for channel in answer.rings}
         if PLAN in channels and self._wake is not None and self._wake():
             channels.remove(PLAN)
-        if channels:
-            await self._doorbell.ring(channels)
+        return self._doorbell.ring(channels)
 
     def _verb(
         self,

@@ -13,6 +13,7 @@ from app.db.statements import statement
 class Caller(Struct, frozen=True):
     """The bearer of a valid token."""
 
+    token_id: int
     user_id: int
     name: str
     role: Literal["owner", "operator", "job"]
@@ -35,7 +36,7 @@ async def callers(conn: Connection, hashes: Sequence[bytes]) -> list[Caller | No
     """The bearer of each token, None where it is unknown, revoked or expired."""
     cursor = await conn.execute(statement("token_callers"), {"hashes": list(hashes)})
     found = {
-        sha256: Caller(user_id=user_id, name=name, role=role)
-        async for sha256, role, user_id, name in cursor
+        sha256: Caller(token_id=token_id, user_id=user_id, name=name, role=role)
+        async for sha256, token_id, role, user_id, name in cursor
     }
     return [found.get(sha256) for sha256 in hashes]

@@ -138,7 +138,8 @@ def _fail(waiting: Sequence[tuple[Any, asyncio.Future[Any]]], error: Exception) 
 class Committed(Generic[Item, Outcome]):
     """The act of a verb: one set-based statement that commits, then what follows a commit.
 
-    `told(answers)` rings, `read(conn, ids)` gives the resources as they are now.
+    `told(answers)` wakes whoever is here at once and gives what rings for others; `read(conn, ids)`
+    gives the resources as they are now.
     """
 
     def __init__(

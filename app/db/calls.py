@@ -17,9 +17,13 @@ TRIES_MAX = 5
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """Who calls what; `key`, method, path and hash together are the idempotency key."""
+    """Who calls what; `key`, method, path and hash together are the idempotency key.
+
+    `token_id` is given where the token has to be looked at again with the effect.
+    """
 
     user_id: int
+    token_id: int | None = None
     is_operator: bool
     origin: str
     key: str | None

@@ -1,5 +1,6 @@
 -- Who bears these tokens; what is unknown, revoked or expired has no row.
 select t.sha256,
+       t.id,
        t.role,
        u.id,
        u.name

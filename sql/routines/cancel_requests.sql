@@ -23,7 +23,7 @@ begin
                     from jsonb_array_elements(p_calls) with ordinality as c
     loop
         ordinal := v_call.place;
-        answer := xce.replay_key(v_call.value);
+        answer := coalesce(xce.refuse_token(v_call.value), xce.replay_key(v_call.value));
         if answer is null then
             select x.answer, x.effects into v_one from xce.cancel_one(v_call.value, v_now) x;
             answer := v_one.answer;

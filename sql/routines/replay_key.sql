@@ -74,3 +74,26 @@ as $$
                 when (p_call ->> 'is_operator')::boolean then 'operator'
                 else 'owner' end
 $$;
+
+-- Purpose: refuse a call whose token was revoked or expired, or whose operator was demoted, since the API
+--   last looked; null for a living one. Calls without `token_id` were looked up just now.
+-- Locks: none.
+create or replace function xce.refuse_token(p_call jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+begin
+    if p_call ->> 'token_id' is null or exists (
+        select from xce.token t
+          join xce.user_account u on u.id = t.user_id
+         where t.id = (p_call ->> 'token_id')::bigint
+           and t.revoked_at is null
+           and (t.expires_at is null or t.expires_at > clock_timestamp())
+           and (t.role <> 'operator' or u.is_operator)
+    ) then
+        return null;
+    end if;
+    return xce.refusal('unauthenticated', 'the token is unknown, revoked or expired; ask an operator for one', '{}');
+end;
+$$;

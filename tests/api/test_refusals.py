@@ -173,6 +173,32 @@ def test_a_revoked_or_expired_token_is_dead_at_once(world: World, alice: Client)
     assert refused(alice.get("/v1/jobs")) == (401, "unauthenticated")
 
 
+def test_a_dead_token_asks_for_no_resize_although_the_api_knew_it(
+    world: World, alice: Client, job_id: int
+) -> None:
+    path = f"/v1/jobs/{job_id}/resizes"
+    asked = alice.post(path, {"grow": 1}, Idempotency_Key="k")
+    for death in ("revoked_at = clock_timestamp()", "expires_at = clock_timestamp()"):
+        with world.database.connect() as conn:
+            conn.execute(f"update xce.token set {death}".encode())
+        assert refused(alice.post(path, {"grow": 1})) == (401, "unauthenticated")
+        replay = alice.post(path, {"grow": 1}, Idempotency_Key="k")
+        assert refused(replay) == (401, "unauthenticated")
+        cancel = alice.post(f"/v1/resizes/{asked.body['id']}/cancel")
+        assert refused(cancel) == (401, "unauthenticated")
+        with world.database.connect() as conn:
+            conn.execute("update xce.token set revoked_at = null, expires_at = null")
+        assert len(alice.get(path).body["items"]) == 1
+
+
+def test_a_demoted_operator_cancels_nothing_although_the_api_knew_him(world: World) -> None:
+    client = Client(world.url, world.token("root", "operator"))
+    assert refused(client.post("/v1/resizes/77/cancel")) == (404, "not_found")
+    with world.database.connect() as conn:
+        conn.execute("update xce.user_account set is_operator = false")
+    assert refused(client.post("/v1/resizes/77/cancel")) == (401, "unauthenticated")
+
+
 def test_a_jobs_token_is_not_an_owners(world: World) -> None:
     client = Client(world.url, world.token("carol", "job"))
     assert refused(client.get("/v1/jobs")) == (403, "not_allowed")
