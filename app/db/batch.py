@@ -171,6 +171,8 @@ class Committed(Generic[Item, Outcome]):
         if not accepted:
             return {}
         ringing = asyncio.create_task(self._told(answers))
+        # Whoever was woken sends its first query before we send ours: it is waited for, we are not.
+        await asyncio.sleep(0)
         try:
             return await self._read(conn, accepted)
         finally:

@@ -41,8 +41,12 @@ class Census:
         return children
 
     def survey(self, tasks: Collection[Task]) -> dict[int, Seen]:
-        """Read the whole process table, and let every task remember what is in its tree."""
-        table = proctable.everything()
+        """Read our tree, and let every task remember what is in its own.
+
+        The orphans of a predecessor's tasks went to init, so these need the whole process table.
+        """
+        is_ours = all(task.is_child for task in tasks)
+        table = proctable.own_tree() if is_ours else proctable.everything()
         # Whatever a record says, neither we nor init are part of a task.
         for pid in (1, self._own_pid):
             table.pop(pid, None)
