@@ -146,7 +146,8 @@ class Server:
         if reply is not None:
             reply(_start_answer(event, task))
         if event in ("started", "exited"):
-            self._ring({"event": event, **task.name()})
+            end = {"task": task.view()} if event == "exited" else {}
+            self._ring({"event": event, **task.name(), **end})
 
     def _fence_due(self) -> None:
         self._timer.drain()

@@ -144,12 +144,13 @@ class Spawned(msgspec.Struct, frozen=True):
 
 
 class KeeperEvent(msgspec.Struct, frozen=True):
-    """A ring of the bell: `started`, `exited` or `fenced`. The truth is in `list`."""
+    """A ring of the bell: `started`, `exited` (with the task) or `fenced`."""
 
     event: str
     job_id: int | None = None
     attempt: int | None = None
     index: int | None = None
+    task: KeptTask | None = None
 
 
 class KeeperLostError(Exception):

@@ -48,6 +48,7 @@ class Processes:
         self._client: KeeperClient | None = None
         self._are_known = False
         self._outdated = asyncio.Event()
+        self._is_listing = False
         self._kept: dict[Key, Observed] = {}
         # Ends that no record tells of: the keeper was never asked, or refused without a trace.
         self._refusals: dict[Key, Observed] = {}
@@ -96,31 +97,43 @@ class Processes:
     async def _follow(self, client: KeeperClient) -> None:
         while not client.lost.is_set():
             self._outdated.clear()
+            self._is_listing = True
             view = await client.list()
+            self._is_listing = False
             self._take(view.tasks)
             await wait_any(self._outdated, client.lost)
         raise KeeperLostError("its connection has ended")
 
     def _hear(self, event: KeeperEvent) -> None:
-        # A start is told by the answer to its order already.
-        if event.event != "started":
+        if event.event == "started":
+            # Told by the answer to its order already.
+            return
+        if event.task is None or self._is_listing or not self._are_known:
+            # A list that is on its way may be older than the event.
             self._outdated.set()
+        else:
+            self._take_one(event.task)
+            self.news.set()
 
     def _take(self, tasks: list[KeptTask]) -> None:
         listed = {Key(*task.key): task for task in tasks}
         # The list may be older than a start that is on its way.
         fresh = {key: self._kept[key] for key in self._starting & self._kept.keys()}
+        before, self._kept = self._kept, fresh
         for key, task in listed.items():
-            before = self._kept.get(key)
-            fresh[key] = observed_from(
-                task,
-                stop_by_s=before.stop_by_s if before else None,
-                seen=before.seen if before else self.fetched,
-            )
-            self._refusals.pop(key, None)
-        self._kept = fresh
+            self._take_one(task, before.get(key))
         self._are_known = True
         self.news.set()
+
+    def _take_one(self, task: KeptTask, before: Observed | None = None) -> None:
+        key = Key(*task.key)
+        before = before or self._kept.get(key)
+        self._kept[key] = observed_from(
+            task,
+            stop_by_s=before.stop_by_s if before else None,
+            seen=before.seen if before else self.fetched,
+        )
+        self._refusals.pop(key, None)
 
     # Orders ---------------------------------------------------------------------------------
 

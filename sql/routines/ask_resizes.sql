@@ -67,12 +67,13 @@ begin
         return;
     end if;
     v_id := xce.ask_request(v_job, v_ask, xce.caller_actor(p_call), (p_call ->> 'user_id')::bigint, p_now);
-    update xce.task t
-       set shrink_id = v_id
-     where v_ask ->> 'kind' = 'shrink'
-       and t.job_id = v_job.id
-       and t.attempt = v_job.attempt
-       and t.index in (select x::integer from jsonb_array_elements_text(v_ask -> 'task_indices') as x);
+    if v_ask ->> 'kind' = 'shrink' then
+        update xce.task t
+           set shrink_id = v_id
+         where t.job_id = v_job.id
+           and t.attempt = v_job.attempt
+           and t.index in (select x::integer from jsonb_array_elements_text(v_ask -> 'task_indices') as x);
+    end if;
     if p_call ->> 'kind' = 'to' then
         effects := xce.supersede_grows(v_job.id, v_id, p_now);
     end if;

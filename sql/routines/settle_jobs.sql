@@ -8,13 +8,32 @@ language plpgsql
 as $$
 declare
     v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
+    v_has record;
 begin
-    v_out := xce.join_effects(v_out, xce.settle_named_tasks(p_jobs, p_now));
-    v_out := xce.join_effects(v_out, xce.settle_started(p_jobs, p_now));
-    v_out := xce.join_effects(v_out, xce.settle_failed(p_jobs, p_now));
+    -- None of the steps brings a request into a state that an earlier one looks for, so what is not
+    -- there now need not be looked for; most often that is nearly all of it.
+    select coalesce(bool_or(r.kind = 'shrink' and r.state = 'pending'), false) as pending_shrinks,
+           coalesce(bool_or(r.state = 'committed'), false) as committed,
+           coalesce(bool_or(r.state = 'stopping'), false) as stopping,
+           coalesce(bool_or(r.kind = 'grow' and r.state in ('pending', 'placed')), false) as waiting_grows
+      into v_has
+      from xce.resize_request r
+     where r.job_id = any (p_jobs)
+       and r.is_open;
+    if v_has.pending_shrinks then
+        v_out := xce.join_effects(v_out, xce.settle_named_tasks(p_jobs, p_now));
+    end if;
+    if v_has.committed then
+        v_out := xce.join_effects(v_out, xce.settle_started(p_jobs, p_now));
+        v_out := xce.join_effects(v_out, xce.settle_failed(p_jobs, p_now));
+    end if;
     v_out := xce.join_effects(v_out, xce.settle_running_jobs(p_jobs, p_now));
-    v_out := xce.join_effects(v_out, xce.settle_released(p_jobs, p_now));
-    v_out := xce.join_effects(v_out, xce.settle_unfit_grows(p_jobs, p_now));
+    if v_has.stopping then
+        v_out := xce.join_effects(v_out, xce.settle_released(p_jobs, p_now));
+    end if;
+    if v_has.waiting_grows then
+        v_out := xce.join_effects(v_out, xce.settle_unfit_grows(p_jobs, p_now));
+    end if;
     return xce.join_effects(v_out, xce.settle_stopping_jobs(p_jobs, p_now));
 end;
 $$;
