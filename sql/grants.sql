@@ -16,6 +16,14 @@ begin
 end;
 $$;
 
+-- Nobody makes types or functions of a session's own: names that a definer's routine does not qualify
+-- must mean the same to every caller. (The routines also name pg_temp last.)
+do $$
+begin
+    execute format('revoke temporary on database %I from public', current_database());
+end;
+$$;
+
 revoke all on all functions in schema xce from public;
 revoke all on all tables in schema xce from public;
 grant usage on schema xce to xce_controller, xce_worker;

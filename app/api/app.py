@@ -9,6 +9,7 @@ from litestar.di import Provide
 
 from app.api import health, hosts, jobs, pages, reports, resizes
 from app.api.auth import believed_caller, caller
+from app.api.draining import drained
 from app.api.metrics import measured
 from app.api.problems import HANDLERS as PROBLEMS
 from app.api.schema import document
@@ -37,7 +38,7 @@ def create_app(settings: ApiSettings) -> Litestar:
             "openapi_document": Provide(_openapi, sync_to_thread=False),
         },
         lifespan=[services.lifespan],
-        middleware=[measured],
+        middleware=[drained, measured],
         exception_handlers=PROBLEMS,
         request_max_body_size=settings.body_bytes_max,
         openapi_config=None,

@@ -37,7 +37,9 @@ begin
     loop
         v_code := case when not v_decision.is_current then 'version'
                        when v_decision."do" = 'unplace' and v_decision.state <> 'placed' then 'state'
-                       when v_decision."do" = 'cancel' and v_decision.state not in ('pending', 'placed') then 'state' end;
+                       when v_decision."do" = 'cancel' and v_decision.state not in ('pending', 'placed') then 'state'
+                       when v_decision."do" = 'cancel' and not xce.still_holds(v_decision.id, v_decision.reason, p_now)
+                       then 'version' end;
         if v_code is null then
             case v_decision."do"
                 when 'cancel' then
@@ -59,4 +61,24 @@ begin
     end loop;
     return next;
 end;
+$$;
+
+-- Purpose: whether the reason of a planned cancel still holds: the request's version does not move with
+--   its job, of which a task may have come up or another shrink been cancelled since (PROTOCOL 31).
+-- Locks: none; the caller holds the job and its requests.
+create or replace function xce.still_holds(p_id bigint, p_reason text, p_now timestamptz)
+returns boolean
+language sql
+stable
+as $$
+    select case p_reason
+           when 'below_min' then not xce.may_stop(r)
+           when 'above_max' then xce.staying_members(r.job_id) + greatest(1, r.tasks_min) > j.max_tasks
+           when 'nothing_to_release' then not exists (select from xce.task t where t.shrink_id = r.id and t.is_member)
+           when 'deadline' then r.deadline_at <= p_now
+           when 'job_ended' then not j.is_open or j.state = 'stopping'
+           else true end
+      from xce.resize_request r
+      join xce.job j on j.id = r.job_id
+     where r.id = p_id
 $$;

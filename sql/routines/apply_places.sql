@@ -101,12 +101,25 @@ as $$
                 when a."do" = 'place' and xce.claimed_tasks(j.id) + a.running_sum > j.max_tasks then 'bounds'
                 when a."do" = 'commit' and exists (select from xce.hold d
                                                      join xce.host h on h.id = d.host_id
-                                                    where d.request_id = a.id and (h.state <> 'up' or h.drain_wanted))
+                                                    where d.request_id = a.id and not xce.may_take(h, p_now))
                 then 'host'
                 when a.kind = 'grow' and not exists (select from xce.task t where t.job_id = j.id and t.is_open and t.is_member)
                 then 'bounds' end
       from asked a
       join xce.job j on j.id = a.job_id
+$$;
+
+-- Purpose: whether a host may be given something new: up, not to be drained, heard of lately.
+-- Locks: none; the caller holds the host.
+create or replace function xce.may_take(p_host xce.host, p_now timestamptz)
+returns boolean
+language sql
+stable
+as $$
+    select (p_host).state = 'up' and not (p_host).drain_wanted
+       and exists (select from xce.heartbeat b
+                    where b.host_id = (p_host).id
+                      and b.last_seen_at >= p_now - xce.seconds(xce.setting_value('silent_s')))
 $$;
 
 -- Purpose: PROTOCOL 17: a grow does not pass an older one of its job that still waits, be it that the
@@ -151,9 +164,7 @@ stable
 as $$
     select x.ordinal, min(x.code)
       from (select p.ordinal,
-                   case when h.state <> 'up' or h.drain_wanted
-                          or b.last_seen_at is null
-                          or b.last_seen_at < p_now - xce.seconds(xce.setting_value('silent_s')) then 'host'
+                   case when not xce.may_take(h, p_now) then 'host'
                         when h.cpus_used + h.cpus_held + sum(p.tasks * j.cpus) over w > h.cpus
                           or h.mem_mib_used + h.mem_mib_held + sum(p.tasks * j.mem_mib) over w > h.mem_mib
                           or h.gpus_used + h.gpus_held + sum(p.tasks * j.gpus) over w > h.gpus then 'capacity'
@@ -161,7 +172,6 @@ as $$
               from unnest(p_places) as p
               join xce.job j on j.id = p.job_id
               join xce.host h on h.id = p.host_id
-              left join xce.heartbeat b on b.host_id = h.id
             window w as (partition by p.host_id order by p.ordinal)) x
      where x.code is not null
      group by x.ordinal

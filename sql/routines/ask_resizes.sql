@@ -5,7 +5,7 @@ create or replace function xce.ask_resizes(p_calls jsonb, p_now timestamptz defa
 returns table (ordinal integer, answer jsonb)
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_call record;

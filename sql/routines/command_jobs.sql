@@ -4,7 +4,7 @@ create or replace function xce.command_jobs(p_calls jsonb, p_now timestamptz def
 returns table (ordinal integer, answer jsonb)
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_jobs bigint[];
@@ -99,9 +99,28 @@ begin
                 update xce.job j set is_requeue = false, stop_cause = p_reason where j.id = p_job.id;
                 perform xce.advance_job(p_job.id, 'stop', p_actor, p_now, p_reason, null, p_actor_id);
             end if;
+            v_out := xce.hurry_tasks(p_job.id, p_grace_max_s);
     end case;
     return v_out;
 end;
+$$;
+
+-- Purpose: shorten the grace of a stopping job's tasks to at most p_grace_max_s; null leaves it.
+-- Locks: task. Raises: nothing.
+create or replace function xce.hurry_tasks(p_job bigint, p_grace_max_s numeric)
+returns xce.effects
+language sql
+as $$
+    with hurried as (
+        update xce.task t
+           set stop_grace_s = p_grace_max_s
+          from (select o.id from xce.task o
+                 where o.job_id = p_job and o.is_open and o.state = 'stopping' and o.stop_grace_s > p_grace_max_s
+                 order by o.id for no key update) o
+         where t.id = o.id
+        returning t.host_id
+    )
+    select row('{}', '{}', coalesce(array_agg(distinct 'xce_host_' || h.host_id), '{}'))::xce.effects from hurried h
 $$;
 
 -- Purpose: nothing new of a held job is placed; what is placed already gives its room back.

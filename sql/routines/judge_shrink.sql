@@ -7,6 +7,7 @@ stable
 as $$
 declare
     v_victims integer[];
+    v_is_leaving boolean;
 begin
     if jsonb_typeof(p_call -> 'tasks') = 'array' then
         select v.refusal, v.victims into refusal, v_victims
@@ -20,7 +21,9 @@ begin
                             order by c.rank limit (p_call ->> 'count')::bigint);
     end if;
     if refusal is null then
-        refusal := xce.refuse_victims(p_job, greatest(cardinality(v_victims), (p_call ->> 'count')::integer));
+        v_is_leaving := v_victims = '{}' and exists (select from xce.task t where t.job_id = p_job.id and t.is_open and t.index <> 0);
+        refusal := xce.refuse_victims(p_job, case when v_is_leaving then 0
+                                                  else greatest(cardinality(v_victims), (p_call ->> 'count')::integer) end);
     end if;
     if refusal is null then
         ask := jsonb_build_object(
@@ -46,7 +49,7 @@ declare
     v_members integer := xce.staying_members(p_job.id);
 begin
     if p_count = 0 then
-        return xce.refusal('nothing_to_release', 'every task that you named is leaving already', '{}');
+        return xce.refusal('nothing_to_release', 'every task that could be released is leaving already', '{}');
     end if;
     if v_members - p_count >= p_job.min_tasks then
         return null;

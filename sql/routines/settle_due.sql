@@ -4,7 +4,7 @@ create or replace function xce.settle_due(p_epoch bigint, p_now timestamptz defa
 returns text[]
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz;
@@ -27,7 +27,7 @@ create or replace function xce.expire_rows(p_now timestamptz default null)
 returns text[]
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from xce.idempotency_key k

@@ -20,14 +20,14 @@ begin
       from xce.resize_request r
      where r.job_id = any (p_jobs)
        and r.is_open;
-    if v_has.pending_shrinks then
-        v_out := xce.join_effects(v_out, xce.settle_named_tasks(p_jobs, p_now));
-    end if;
     if v_has.committed then
         v_out := xce.join_effects(v_out, xce.settle_started(p_jobs, p_now));
         v_out := xce.join_effects(v_out, xce.settle_failed(p_jobs, p_now));
     end if;
     v_out := xce.join_effects(v_out, xce.settle_running_jobs(p_jobs, p_now));
+    if v_has.pending_shrinks then
+        v_out := xce.join_effects(v_out, xce.settle_named_tasks(p_jobs, p_now));
+    end if;
     if v_has.stopping then
         v_out := xce.join_effects(v_out, xce.settle_released(p_jobs, p_now));
     end if;
@@ -38,8 +38,8 @@ begin
 end;
 $$;
 
--- Purpose: a named task that ended by itself before `stop` drops out of its pending shrink; a shrink
---   with none left is cancelled (PROTOCOL 11).
+-- Purpose: a named task that ended by itself, or was taken back with its grow, before `stop` drops out
+--   of its pending shrink; a shrink with none left is cancelled (PROTOCOL 11).
 -- Locks: request, task. Raises: RZ422.
 create or replace function xce.settle_named_tasks(p_jobs bigint[], p_now timestamptz)
 returns xce.effects
@@ -57,7 +57,7 @@ begin
            and r.kind = 'shrink'
            and r.state = 'pending'
            and t.shrink_id = r.id
-           and not t.is_open
+           and not t.is_member
         returning r.id, t.index
     ),
     shrunk as (
@@ -72,7 +72,7 @@ begin
       into v_shrinks, v_empty
       from shrunk s;
     if v_shrinks is not null then
-        perform xce.amend_requests(v_shrinks, 'a named task ended by itself', 'controller', p_now);
+        perform xce.amend_requests(v_shrinks, 'a named task left before', 'controller', p_now);
     end if;
     return xce.drop_requests(v_empty, 'nothing_to_release', 'controller', p_now);
 end;
@@ -175,11 +175,25 @@ begin
     for v_request in
         select p.* from xce.progress(p_jobs) p where p.came_up + p.undecided < p.need order by p.id
     loop
-        v_reason := format('%s of at least %s came up; %s', v_request.came_up, v_request.need, v_request.others);
+        v_reason := coalesce(xce.withdrawn_by(v_request.id),
+                             format('%s of at least %s came up; %s', v_request.came_up, v_request.need, v_request.others));
         v_out := xce.join_effects(v_out, xce.fail_request(v_request.id, v_reason, p_now));
     end loop;
     return v_out;
 end;
+$$;
+
+-- Purpose: the reason of a request all of whose tasks were withdrawn by shrinks (PROTOCOL 5); else null.
+-- Locks: none.
+create or replace function xce.withdrawn_by(p_id bigint)
+returns text
+language sql
+stable
+as $$
+    select case when bool_and(t.outcome = 'withdrawn' and t.shrink_id is not null)
+                then 'withdrawn by ' || string_agg(distinct '#' || t.shrink_id, ', ') end
+      from xce.task t
+     where t.request_id = p_id
 $$;
 
 -- Purpose: fail one committed request: its own tasks are taken back, those of others untouched.
@@ -245,25 +259,40 @@ begin
 end;
 $$;
 
--- Purpose: a pending or placed grow that relied on a shrink which was cancelled, and is now above the
---   job's maximum, is cancelled (PROTOCOL 14): in the order accepted, those that still fit stay.
+-- Purpose: a pending or placed grow that relied on a shrink which was cancelled, and can no longer fit
+--   below the job's maximum, is cancelled (PROTOCOL 14): in the order accepted, those whose minimum
+--   still fits beside the minima before them stay.
 -- Locks: request. Raises: RZ422.
 create or replace function xce.settle_unfit_grows(p_jobs bigint[], p_now timestamptz)
 returns xce.effects
 language plpgsql
 as $$
 declare
-    v_ids bigint[];
+    v_ids bigint[] := '{}';
+    v_grow record;
+    v_job bigint;
+    v_size bigint;
 begin
-    select array_agg(g.id order by g.id) into v_ids
-      from (select r.id, j.max_tasks,
-                   xce.staying_members(j.id) + sum(r.tasks_max) over (partition by r.job_id order by r.id) as size
-              from xce.resize_request r
-              join xce.job j on j.id = r.job_id
-             where r.job_id = any (p_jobs)
-               and r.kind = 'grow'
-               and r.state in ('pending', 'placed')) g
-     where g.size > g.max_tasks;
+    for v_grow in
+        select r.id, r.job_id, greatest(1, r.tasks_min) as least, j.max_tasks
+          from xce.resize_request r
+          join xce.job j on j.id = r.job_id
+         where r.job_id = any (p_jobs)
+           and r.is_open
+           and r.kind = 'grow'
+           and r.state in ('pending', 'placed')
+         order by r.job_id, r.id
+    loop
+        if v_job is distinct from v_grow.job_id then
+            v_job := v_grow.job_id;
+            v_size := xce.staying_members(v_job);
+        end if;
+        if v_size + v_grow.least > v_grow.max_tasks then
+            v_ids := v_ids || v_grow.id;
+        else
+            v_size := v_size + v_grow.least;
+        end if;
+    end loop;
     return xce.drop_requests(v_ids, 'above_max', 'controller', p_now);
 end;
 $$;

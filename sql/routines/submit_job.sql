@@ -6,7 +6,7 @@ create or replace function xce.submit_job(p_call jsonb, p_now timestamptz defaul
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := coalesce(p_now, clock_timestamp());

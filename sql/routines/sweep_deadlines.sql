@@ -6,7 +6,7 @@ create or replace function xce.sweep_deadlines(p_epoch bigint, p_now timestamptz
 returns text[]
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -67,7 +67,8 @@ begin
             continue;
         end if;
         if v_request.came_up >= v_request.need then
-            perform xce.raise_generation(array[v_request.job_id], false);
+            -- A start's tasks are in the job's view since its commit (PROTOCOL 24).
+            perform xce.raise_generation(array[v_request.job_id], v_request.kind = 'start');
             v_out := xce.join_effects(v_out, xce.take_back_tasks(
                 v_undecided, 'controller', 'rollback', p_now, p_reason => 'start deadline', p_epoch => p_epoch));
         else

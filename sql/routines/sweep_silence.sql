@@ -7,7 +7,7 @@ create or replace function xce.sweep_silence(p_epoch bigint, p_now timestamptz d
 returns text[]
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := coalesce(p_now, clock_timestamp());

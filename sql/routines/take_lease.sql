@@ -5,7 +5,7 @@ create or replace function xce.take_lease(p_holder text)
 returns table (is_leader boolean, epoch bigint, expires_in_s numeric)
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_lease xce.lease;
@@ -39,7 +39,7 @@ create or replace function xce.drop_lease(p_holder text)
 returns void
 language sql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
     update xce.lease l
        set holder = null,

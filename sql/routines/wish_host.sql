@@ -5,7 +5,7 @@ create or replace function xce.wish_host(p_call jsonb, p_now timestamptz default
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_host xce.host;

@@ -28,7 +28,7 @@ create or replace function xce.worker_register(
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_host xce.host := xce.my_host();

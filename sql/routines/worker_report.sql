@@ -8,7 +8,7 @@ create or replace function xce.worker_report(
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_host xce.host := xce.my_host();
@@ -20,7 +20,11 @@ begin
     if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
         return '{"stale": true, "accepted": 0, "old_news": 0, "rings": []}';
     end if;
-    v_jobs := array(select distinct (r ->> 'job_id')::bigint from jsonb_array_elements(p_reports) as r);
+    -- Only jobs that are or were here: a host's login must not be able to lock anybody else's.
+    v_jobs := array(select distinct t.job_id
+                      from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer)
+                      join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
+                     where t.host_id = v_host.id);
     perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
     perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
     perform from xce.task t

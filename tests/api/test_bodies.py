@@ -1,10 +1,11 @@
 """What a body may not be: refused before anything is judged, with the place that is wrong."""
 
 import json
+import socket
 
 import pytest
 
-from tests.api.world import Client
+from tests.api.world import Client, World
 
 BASE = {"command": ["true"]}
 
@@ -150,3 +151,19 @@ def test_a_problem_is_rfc_9457(reader: Client) -> None:
     assert reply.headers["Content-Type"].startswith("application/problem+json")
     assert reply.body["status"] == 400
     assert {"type", "title", "status", "detail", "code"} <= reply.body.keys()
+
+
+@pytest.mark.parametrize("mebibytes", [2, 12])
+def test_a_refusal_is_heard_by_a_client_that_sends_on_and_then_hangs_up(
+    world: World, mebibytes: int
+) -> None:
+    host, port = world.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as conn:
+        size = mebibytes * 1024 * 1024
+        conn.sendall(
+            f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            f"Content-Length: {size}\r\n\r\n".encode()
+        )
+        for _ in range(mebibytes):
+            conn.sendall(b"x" * 1024 * 1024)
+        assert conn.makefile("rb").readline().startswith(b"HTTP/1.1 4")

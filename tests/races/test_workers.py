@@ -73,7 +73,7 @@ def grow_of_two(two: Two) -> tuple[int, int]:
 def test_a_report_that_fails_a_grow_before_a_withdrawal(two: Two) -> None:
     job, grow = grow_of_two(two)
     stopping = two.told.deciding("stop", two.told.shrink(job, tasks=[2]))
-    assert two.race(gone(two, job, 1, exit_code=3), lambda s: s.apply(stopping)) == (1, [None])
+    assert two.race(gone(two, job, 1, exit_code=3), lambda s: s.apply(stopping)) == (1, ["version"])
     assert two.told.request(stopping["request_id"])["reason"] == "nothing_to_release"
     assert two.told.tasks(job) == {0: "running", 1: "exited", 2: "withdrawn"}
     assert two.told.request(grow)["state"] == "failed"
