@@ -38,7 +38,7 @@ grant execute on function
     xce.take_lease (text),
     xce.drop_lease (text),
     xce.apply_plan (bigint, jsonb, timestamptz),
-    xce.sweep_silence (bigint, timestamptz),
+    xce.sweep_silence (bigint, timestamptz, timestamptz),
     xce.sweep_deadlines (bigint, timestamptz),
     xce.settle_due (bigint, timestamptz),
     xce.expire_rows (timestamptz),
@@ -54,3 +54,6 @@ grant execute on function
     xce.worker_fetch (bigint, boolean),
     xce.worker_report (bigint, jsonb)
     to xce_worker;
+
+-- Here, because it needs the routines: without its months all history would go to the default partition.
+select xce.make_history_months(clock_timestamp());

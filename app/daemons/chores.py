@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.daemons.leadership import Leadership
+from app.daemons.silence import Silence
 from app.db.chores import Housekeeping
 from app.db.doorbell import Doorbell
-from app.db.errors import EpochOver, Unavailable
+from app.db.errors import DatabaseError, EpochOver, Unavailable
 from app.runtime.logs import logger
 
 Call = Callable[[int], Awaitable[list[str]]]
@@ -18,12 +19,11 @@ WATCH_S = 5.0
 
 @dataclass(frozen=True)
 class Chore:
-    """One call, every so often; `settled_only` waits a silent time after a change of leader."""
+    """One call, every so often."""
 
     name: str
     call: Call
     every_s: float
-    settled_only: bool = False
 
 
 class Chores:
@@ -35,7 +35,7 @@ class Chores:
         self._housekeeping = Housekeeping(url)
         self._turn = asyncio.Lock()
         self._chores = (
-            Chore("sweep_silence", self._housekeeping.sweep_silence, 1.0, settled_only=True),
+            Chore("sweep_silence", Silence(self._housekeeping, leadership).sweep, 1.0),
             Chore("sweep_deadlines", self._housekeeping.sweep_deadlines, 1.0),
             Chore("settle_due", self._housekeeping.settle_due, 2.0),
             Chore("expire_rows", self._housekeeping.expire_rows, 60.0),
@@ -70,7 +70,7 @@ class Chores:
         # They share one connection: the chores are short, and an idle controller should be small.
         async with self._turn:
             epoch = self._leadership.epoch
-            if epoch is None or (chore.settled_only and not self._may_judge_silence()):
+            if epoch is None:
                 return
             try:
                 rings = await chore.call(epoch)
@@ -80,9 +80,8 @@ class Chores:
             except Unavailable as error:
                 logger().warning("chore_unavailable", chore=chore.name, detail=str(error))
                 return
+            except DatabaseError as error:
+                # A fault of ours: the others go on, and the log has it every time.
+                logger().error("chore_failed", chore=chore.name, exc_info=error)
+                return
         await self._doorbell.ring(rings)
-
-    def _may_judge_silence(self) -> bool:
-        # A new leader cannot tell a silent host from one that could not reach the database while
-        # nobody led (PROTOCOL 32).
-        return self._leadership.leads_for_s >= self._leadership.settings["silent_s"]

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from app.daemons.leadership import Leadership
-from app.db.errors import EpochOver, Unavailable
+from app.db.errors import DatabaseError, EpochOver, Unavailable
 from app.db.pg_store import PgStore
 from app.model import Policy
 from app.runtime.logs import logger
@@ -43,11 +43,19 @@ class Scheduler:
                 continue
             except Unavailable as error:
                 logger().warning("tick_unavailable", detail=str(error), retry_s=self._retry_s)
-                await asyncio.sleep(self._retry_s)
-                self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+                await self._pause()
+                continue
+            except DatabaseError as error:
+                # A fault of ours must not end the API with the scheduler, nor spin.
+                logger().error("tick_failed", exc_info=error)
+                await self._pause()
                 continue
             if not self._looks_again_at_once(report):
                 await wait_for(self._bell, timeout_s=self._leadership.settings["poll_s"])
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._retry_s)
+        self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
     async def _turn(self) -> TickReport:
         started_s = time.monotonic()

@@ -196,4 +196,9 @@ def setting_faults(values: Mapping[str, float]) -> list[str]:
             f"heartbeat_s {values['heartbeat_s']:g} is more than a third of silent_s "
             f"{values['silent_s']:g}: one lost exchange could make a host lost"
         )
+    if values["heartbeat_s"] > values["fence_s"] / 3:
+        faults.append(
+            f"heartbeat_s {values['heartbeat_s']:g} is more than a third of fence_s "
+            f"{values['fence_s']:g}: keepers could stop their tasks between two exchanges"
+        )
     return faults

@@ -1,17 +1,31 @@
 """The leader's housekeeping: routines that look for what time has made due."""
 
-from typing import LiteralString
+from datetime import datetime
+from typing import Any, LiteralString
 
+from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from app.db.connect import connect
 from app.db.errors import Unavailable, translated
 
-SWEEP_SILENCE = "select xce.sweep_silence(%s)"
+SWEEP_SILENCE = "select * from xce.sweep_silence(%s, null, %s)"
 SWEEP_DEADLINES = "select xce.sweep_deadlines(%s)"
 SETTLE_DUE = "select xce.settle_due(%s)"
 EXPIRE_ROWS = "select xce.expire_rows()"
+
+
+class Sweep(Struct, frozen=True):
+    """What a look for silent hosts came to: `judged`, or why not: `jumped` or `paused`.
+
+    `at` is the database's clock then, `silent` how many hosts had been silent for too long.
+    """
+
+    rings: list[str]
+    at: datetime
+    verdict: str
+    silent: int
 
 
 class Housekeeping:
@@ -21,9 +35,12 @@ class Housekeeping:
         self._url = url
         self._conn: AsyncConnection[TupleRow] | None = None
 
-    async def sweep_silence(self, epoch: int) -> list[str]:
-        """Hosts that have been silent for too long are lost."""
-        return await self._rings(SWEEP_SILENCE, epoch)
+    async def sweep_silence(self, epoch: int, expected: datetime | None) -> Sweep:
+        """Hosts that have been silent for too long are lost, unless the clock has jumped.
+
+        `expected` is what the database's clock should say now; None where nobody can tell.
+        """
+        return Sweep(*await self._row(SWEEP_SILENCE, epoch, expected))
 
     async def sweep_deadlines(self, epoch: int) -> list[str]:
         """Requests and starts whose time is up end."""
@@ -34,7 +51,7 @@ class Housekeeping:
         return await self._rings(SETTLE_DUE, epoch)
 
     async def expire_rows(self, epoch: int) -> list[str]:
-        """Keys and tokens past their time go; any controller could, the epoch is not needed."""
+        """Keys and ticks past their time go, months of history are made; takes no epoch."""
         return await self._rings(EXPIRE_ROWS)
 
     async def close(self) -> None:
@@ -43,6 +60,10 @@ class Housekeeping:
             self._conn = None
 
     async def _rings(self, query: LiteralString, *values: int) -> list[str]:
+        (rings,) = await self._row(query, *values)
+        return list(rings or [])
+
+    async def _row(self, query: LiteralString, *values: Any) -> TupleRow:
         try:
             with translated():
                 if self._conn is None or self._conn.closed:
@@ -51,4 +72,6 @@ class Housekeeping:
         except Unavailable:
             await self.close()
             raise
-        return list(row[0] or []) if row else []
+        if row is None:
+            raise AssertionError("a chore always answers")
+        return row

@@ -38,6 +38,10 @@ class CapacityGone(DatabaseError):
     """RZ507: the room is taken."""
 
 
+class Fault(DatabaseError):
+    """The database refused what a program of ours may never ask: a broken constraint, bad SQL."""
+
+
 BY_SQLSTATE: dict[str, type[DatabaseError]] = {
     "RZ403": WrongActor,
     "RZ404": NotFound,
@@ -57,8 +61,8 @@ def translated() -> Iterator[None]:
         raise translation(error) from error
 
 
-def translation(error: psycopg.Error) -> Exception:
-    """Our exception for one of psycopg's; the same error where it means a faulty program."""
+def translation(error: psycopg.Error) -> DatabaseError:
+    """Our exception for one of psycopg's."""
     ours = BY_SQLSTATE.get(error.sqlstate or "")
     if ours is not None:
         return ours(error.diag.message_primary or str(error))
@@ -66,4 +70,4 @@ def translation(error: psycopg.Error) -> Exception:
     # pass. An interface error is a connection that was found closed.
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return Unavailable(str(error).strip() or type(error).__name__)
-    return error
+    return Fault(f"{error.sqlstate}: {error}".strip())

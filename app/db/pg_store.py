@@ -8,10 +8,11 @@ from psycopg.rows import TupleRow
 
 from app.db.connect import connect
 from app.db.doorbell import Doorbell
-from app.db.errors import Unavailable, translated
+from app.db.errors import DatabaseError, EpochOver, Unavailable, translated
 from app.db.snapshot_rows import snapshot_of
 from app.db.statements import statement
 from app.model import Applied, Outcome, Plan, Snapshot
+from app.runtime.logs import logger
 
 APPLY = "select accepted, code, rings from xce.apply_plan(%s, %s::jsonb) order by ordinal"
 
@@ -31,8 +32,20 @@ class PgStore:
         return snapshot_of(row)
 
     async def apply(self, plan: Plan) -> Applied:
-        """Try the decisions in one transaction, then ring. Raises Unavailable and EpochOver."""
-        rows = await self._rows(APPLY, self.epoch, msgspec.json.encode(plan).decode())
+        """Try the decisions in one transaction, then ring. Raises Unavailable and EpochOver.
+
+        Where the transaction fails for a fault of ours, each is tried alone, so that one that the
+        database cannot take holds up no other; that one is refused as `fault`.
+        """
+        try:
+            rows = await self._rows(APPLY, self.epoch, msgspec.json.encode(plan).decode())
+        except (Unavailable, EpochOver):
+            raise
+        except DatabaseError as error:
+            if len(plan.decisions) > 1:
+                return _joined([await self.apply(one) for one in plan.chunks(1)])
+            logger().error("decision_failed", decision=plan.decisions, exc_info=error)
+            return Applied((Outcome(False, "fault"),))
         outcomes = tuple(Outcome(accepted, code) for accepted, code, _ in rows)
         rings = tuple(rows[0][2]) if rows else ()
         await self._doorbell.ring(rings)
@@ -58,3 +71,8 @@ class PgStore:
             self._conn = await connect(self._url, application="xce scheduler")
             self._conn.prepare_threshold = 1
         return self._conn
+
+
+def _joined(parts: list[Applied]) -> Applied:
+    outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
+    return Applied(outcomes, tuple(ring for part in parts for ring in part.rings))

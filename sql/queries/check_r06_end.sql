@@ -11,4 +11,9 @@ select 'R6', format('request %s', r.id), format('is %s although job %s is %s', r
   join xce.job j on j.id = r.job_id
  where r.is_open
    and not j.is_open
+union all
+-- Readable for as long as history is kept: what is in the default partition cannot be dropped by month.
+select 'R6', format('history of %s', to_char(h.at, 'YYYY-MM')), format('%s rows are in the default partition', count(*))
+  from xce.history_default h
+ group by to_char(h.at, 'YYYY-MM')
  order by 2

@@ -8,10 +8,12 @@ select 'R8' as rule,
    and h.event in ('place', 'commit')
    and (h.epoch is null or h.epoch > f.epoch)
 union all
-select 'R8', format('epoch %s', a.epoch), format('gave room at %s, after epoch %s had begun', a.last_at, b.epoch)
-  from (select h.epoch, max(h.at) as last_at, max(h.xid) as last_xid
-          from xce.history h where h.event in ('place', 'commit') group by h.epoch) a
-  join (select h.epoch, min(h.at) as first_at
-          from xce.history h where h.event in ('place', 'commit') group by h.epoch) b
-    on b.epoch > a.epoch and b.first_at < a.last_at
+-- By transaction, not by the clock, which may be set back. A transaction of an older epoch shares the
+-- fence's lock, so a newer epoch's first one gets its id after it.
+select 'R8', format('epoch %s', a.epoch), format('gave room in transaction %s, after epoch %s had begun', a.last_xid, b.epoch)
+  from (select h.era, h.epoch, max(h.xid) as last_xid
+          from xce.history h where h.event in ('place', 'commit') group by h.era, h.epoch) a
+  join (select h.era, h.epoch, min(h.xid) as first_xid
+          from xce.history h where h.event in ('place', 'commit') group by h.era, h.epoch) b
+    on b.era = a.era and b.epoch > a.epoch and b.first_xid < a.last_xid
  order by 2

@@ -7,5 +7,7 @@ select 'R11' as rule,
  where t.stop_cause = 'shrink'
    and (r.id is null or t.index <> all (r.task_indices))
     or t.stop_cause = 'rollback'
-   and not exists (select from xce.resize_request g where g.id = t.request_id and g.state in ('failed', 'committed', 'running'))
+   and not exists (select from xce.resize_request g
+                    where g.id = t.request_id
+                      and (g.state = 'failed' or g.state in ('committed', 'running') and t.outcome = 'failed'))
  order by 2

@@ -14,6 +14,7 @@ as $$
 declare
     v_places xce.placement[];
     v_committed bigint[];
+    v_at timestamptz;
 begin
     refused := '{}';
     effects := p_effects;
@@ -39,17 +40,35 @@ begin
         v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
         refused := refused || xce.judge_order(v_places);
         v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
-        effects := xce.join_effects(effects, xce.write_places(v_places, p_epoch, p_now));
+        v_at := greatest(p_now, xce.last_ranges_end(array(select p.job_id from unnest(v_places) as p)));
+        effects := xce.join_effects(effects, xce.write_places(v_places, p_epoch, v_at));
     end if;
     v_committed := array(select (d.value ->> 'request_id')::bigint
                            from jsonb_array_elements(p_decisions) with ordinality as d
                           where d.value ->> 'do' = 'commit'
                             and not refused ? (d.ordinality - 1)::text);
     if cardinality(v_committed) > 0 then
-        effects := xce.join_effects(effects, xce.commit_held(v_committed, p_epoch, p_now));
+        v_at := greatest(p_now, xce.last_ranges_end(array(select r.job_id from xce.resize_request r where r.id = any (v_committed))));
+        effects := xce.join_effects(effects, xce.commit_held(v_committed, p_epoch, v_at));
     end if;
     return next;
 end;
+$$;
+
+-- Purpose: when the last ranges of an earlier attempt of these jobs end, where they start anew: after
+--   a clock was set back that lies ahead, and a new range must not overlap one. Null where there are none.
+-- Locks: none.
+create or replace function xce.last_ranges_end(p_jobs bigint[])
+returns timestamptz
+language sql
+stable
+as $$
+    select max(upper(a.during))
+      from xce.job j
+      join xce.allocation a on a.job_id = j.id
+     where j.id = any (p_jobs)
+       and j.state = 'pending'
+       and j.attempt > 1
 $$;
 
 -- Purpose: the place decisions as one row for each host of each decision. Locks: none.

@@ -22,13 +22,7 @@ begin
                      where r.id in (select (d ->> 'request_id')::bigint from jsonb_array_elements(v_decisions) as d));
     perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
     perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
-    -- After a clock was set back a new attempt must not begin before the last one's ranges end.
-    select greatest(coalesce(p_now, clock_timestamp()), max(upper(a.during))) into v_now
-      from xce.job j
-      join xce.allocation a on a.job_id = j.id
-     where j.id = any (v_jobs)
-       and j.state = 'pending'
-       and j.attempt > 1;
+    v_now := coalesce(p_now, clock_timestamp());
 
     if v_decisions @? '$[*] ? (@.do != "place" && @.do != "commit")' then
         select x.refused, x.effects into v_one from xce.apply_giving_back(v_decisions, p_epoch, v_now) x;

@@ -138,9 +138,25 @@ begin
         if refusal is null and p_call ->> 'kind' = 'grow' then
             refusal := xce.refuse_grow(p_job, (ask ->> 'max')::integer);
         end if;
+        if refusal is null then
+            refusal := xce.refuse_never(p_job.span, (ask ->> 'min')::bigint,
+                                        xce.allowed_hosts(p_job.hosts, xce.names(p_call -> 'hosts')),
+                                        p_job.exclude_hosts || xce.names(p_call -> 'exclude_hosts'));
+        end if;
     end if;
     return next;
 end;
+$$;
+
+-- Purpose: the hosts that job and request both name; null where neither names any. Locks: none.
+create or replace function xce.allowed_hosts(p_job text[], p_request text[])
+returns text[]
+language sql
+immutable
+as $$
+    select case when p_job is null then p_request
+                when p_request is null then p_job
+                else array(select unnest(p_job) intersect select unnest(p_request)) end
 $$;
 
 -- Purpose: a size outside the job's own bounds is refused; open grows do not matter, because the

@@ -80,8 +80,46 @@ begin
         return xce.refusal('invalid', format('there is no queue %s', p_body ->> 'queue'),
                            jsonb_build_object('member', 'queue'));
     end if;
-    return xce.refuse_unknown_hosts(p_body);
+    return coalesce(xce.refuse_unknown_hosts(p_body),
+                    xce.refuse_never(p_body -> 'span', (p_body ->> 'tasks_min')::bigint, xce.names(p_body -> 'hosts'),
+                                     xce.names(p_body -> 'exclude_hosts')));
 end;
+$$;
+
+-- Purpose: refuse what no set of hosts could ever take by its own terms: no host left of those named, or
+--   more tasks than the span allows on them (R12). Null p_hosts are all hosts there may ever be.
+-- Locks: none.
+create or replace function xce.refuse_never(p_span jsonb, p_tasks bigint, p_hosts text[], p_exclude text[])
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    v_hosts bigint;
+    v_room bigint;
+begin
+    if p_hosts is null then
+        return null;
+    end if;
+    select count(distinct n) into v_hosts from unnest(p_hosts) as n where n <> all (coalesce(p_exclude, '{}'));
+    v_room := case when v_hosts = 0 then 0 else v_hosts * (p_span ->> 'per_host')::bigint end;
+    if v_room >= p_tasks or v_room is null then
+        return null;
+    end if;
+    return xce.refusal('never_fits',
+                       format('%s tasks can never be placed on %s hosts with this span; name more hosts or ask for fewer tasks',
+                              p_tasks, v_hosts),
+                       jsonb_build_object('tasks', p_tasks, 'hosts', v_hosts, 'fits', v_room));
+end;
+$$;
+
+-- Purpose: a JSON array of names as an array; null where it is none. Locks: none.
+create or replace function xce.names(p_names jsonb)
+returns text[]
+language sql
+immutable
+as $$
+    select case when jsonb_typeof(p_names) = 'array' then array(select jsonb_array_elements_text(p_names)) end
 $$;
 
 -- Purpose: refuse host names that no host bears: a typing error would wait for ever. Locks: none.

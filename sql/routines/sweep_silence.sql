@@ -1,41 +1,66 @@
 -- Purpose: hosts silent for the silent time are lost; their assigned tasks are withdrawn in the same
 --   transaction, because until the worker returns it can neither claim nor report (PROTOCOL 28).
 --   Judged again under the locks; a host that a job came to since its jobs were locked is left to the
---   next pass.
+--   next pass. Nothing is judged, and the verdict says why, when this clock is more than 2 s away from
+--   p_expected, the caller's last `at` plus what its own monotonic clock counted since ("jumped"), or when
+--   three hosts or more and over 30 % of all are silent together ("paused", PROTOCOL 32).
 -- Locks: fence, job, request, task, host, heartbeat, each ascending. Raises: RZ410, RZ422.
-create or replace function xce.sweep_silence(p_epoch bigint, p_now timestamptz default null)
-returns text[]
+create or replace function xce.sweep_silence(
+    p_epoch bigint,
+    p_now timestamptz default null,
+    p_expected timestamptz default null
+)
+returns table (rings text[], at timestamptz, verdict text, silent bigint)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_now timestamptz := coalesce(p_now, clock_timestamp());
     v_hosts bigint[];
     v_jobs bigint[];
     v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
     v_host bigint;
 begin
     perform xce.pass_fence(p_epoch);
-    v_hosts := array(select h.id from xce.silent_hosts(v_now) h order by h.id);
-    if cardinality(v_hosts) = 0 then
-        return '{}';
+    at := coalesce(p_now, clock_timestamp());
+    v_hosts := array(select h.id from xce.silent_hosts(at) h order by h.id);
+    rings := '{}';
+    silent := cardinality(v_hosts);
+    verdict := case when abs(extract(epoch from at - p_expected)) > 2 then 'jumped'
+                    when silent >= 3 and silent > 0.3 * (select count(*) from xce.heard_hosts()) then 'paused'
+                    else 'judged' end;
+    if verdict <> 'judged' or silent = 0 then
+        return next;
+        return;
     end if;
     v_jobs := array(select distinct t.job_id from xce.task t where t.host_id = any (v_hosts) and t.is_open order by 1);
     perform xce.lock_silent(v_hosts, v_jobs);
-    v_now := coalesce(p_now, clock_timestamp());
+    at := coalesce(p_now, clock_timestamp());
     for v_host in
         select s.id
-          from xce.silent_hosts(v_now) s
+          from xce.silent_hosts(at) s
          where s.id = any (v_hosts)
            and not exists (select from xce.task t where t.host_id = s.id and t.is_open and t.job_id <> all (v_jobs))
          order by s.id
     loop
-        v_out := xce.join_effects(v_out, xce.mark_lost(v_host, p_epoch, v_now));
+        v_out := xce.join_effects(v_out, xce.mark_lost(v_host, p_epoch, at));
     end loop;
-    v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
-    return xce.free_hosts(v_out, v_now);
+    v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, at));
+    rings := xce.free_hosts(v_out, at);
+    return next;
 end;
+$$;
+
+-- Purpose: hosts of which a worker registered once and that are not lost or down. Locks: none.
+create or replace function xce.heard_hosts()
+returns table (id bigint, last_seen_at timestamptz)
+language sql
+stable
+as $$
+    select h.id, b.last_seen_at
+      from xce.host h
+      join xce.heartbeat b on b.host_id = h.id
+     where h.state in ('joining', 'up', 'draining')
 $$;
 
 -- Purpose: lock all that losing these hosts may touch, for all of them at once: one host after the
@@ -70,10 +95,8 @@ language sql
 stable
 as $$
     select h.id
-      from xce.host h
-      join xce.heartbeat b on b.host_id = h.id
-     where h.state in ('joining', 'up', 'draining')
-       and b.last_seen_at < p_now - xce.seconds(xce.setting_value('silent_s'))
+      from xce.heard_hosts() h
+     where h.last_seen_at < p_now - xce.seconds(xce.setting_value('silent_s'))
 $$;
 
 -- Purpose: declare one silent host lost, whose locks and jobs the caller holds.

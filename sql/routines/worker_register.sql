@@ -42,8 +42,13 @@ begin
            changed = pg_current_xact_id()
      where h.id = v_host.id
     returning h.* into v_host;
+    -- The keeper outlives its worker and may still hold a longer fence that an earlier one was given; it
+    -- is known to hold another only when this worker says so with a fetch (PROTOCOL 26).
     insert into xce.incarnation (host_id, incarnation, boot_id, worker_version, fence_s_max, started_at)
-    values (v_host.id, v_host.incarnation, p_boot_id, p_version, v_fence_s, v_now);
+    select v_host.id, v_host.incarnation, p_boot_id, p_version,
+           greatest(v_fence_s, max(i.fence_s_max) filter (where i.incarnation = v_host.incarnation - 1)), v_now
+      from xce.incarnation i
+     where i.host_id = v_host.id;
     insert into xce.heartbeat (host_id, incarnation, last_seen_at)
     values (v_host.id, v_host.incarnation, v_now)
     on conflict (host_id) do update

@@ -39,7 +39,10 @@ async def test_of_an_expired_lease_the_old_epoch_can_do_nothing(database: Databa
         conn.execute(EXPIRE)
     assert await second.renew() == epoch + 1
     chores = Housekeeping(database.url)
-    for chore in (chores.sweep_silence, chores.sweep_deadlines, chores.settle_due):
+    with pytest.raises(EpochOver):
+        await chores.sweep_silence(epoch, None)
+    assert (await chores.sweep_silence(epoch + 1, None)).verdict == "judged"
+    for chore in (chores.sweep_deadlines, chores.settle_due):
         with pytest.raises(EpochOver):
             await chore(epoch)
         assert await chore(epoch + 1) == []

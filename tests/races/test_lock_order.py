@@ -227,8 +227,11 @@ def kill(story: Story, jobs: list[int]) -> Act:
 def sweep_silence(story: Story, jobs: list[int]) -> Act:
     """Of two silent hosts; h1 has the younger job to itself."""
     assigned(story, jobs)
-    story.conn.execute("update xce.heartbeat set last_seen_at = '-infinity'")
-    return lambda s: s.one("select xce.sweep_silence(%s)", s.epoch)
+    silenced = [story.hosts["h1"], story.hosts["h2"]]
+    story.conn.execute(
+        "update xce.heartbeat set last_seen_at = '-infinity' where host_id = any(%s)", (silenced,)
+    )
+    return lambda s: s.one("select rings from xce.sweep_silence(%s)", s.epoch)
 
 
 def sweep_one(story: Story, jobs: list[int]) -> Act:
@@ -238,7 +241,7 @@ def sweep_one(story: Story, jobs: list[int]) -> Act:
         "update xce.heartbeat set last_seen_at = '-infinity' where host_id = %s",
         (story.hosts["h2"],),
     )
-    return lambda s: s.one("select xce.sweep_silence(%s)", s.epoch)
+    return lambda s: s.one("select rings from xce.sweep_silence(%s)", s.epoch)
 
 
 def sweep_deadlines(story: Story, jobs: list[int]) -> Act:

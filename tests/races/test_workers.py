@@ -38,7 +38,7 @@ def silent(two: Two, *hosts: str) -> None:
 
 
 def sweep_silence(story: Story) -> Any:
-    return story.one("select xce.sweep_silence(%s)", story.epoch)
+    return story.one("select rings from xce.sweep_silence(%s)", story.epoch)
 
 
 def test_gone_before_the_stop_is_exited(two: Two) -> None:

@@ -269,3 +269,47 @@ def test_17_a_grow_does_not_pass_an_older_one_of_its_job_that_was_refused(story:
         None,
         None,
     ]
+
+
+def test_14_a_grow_that_still_fits_stays_when_one_before_it_does_not(story: Story) -> None:
+    job = story.running_job({"h1": 4, "h2": 2}, max_tasks=6)
+    shrink = story.shrink(job, tasks=[1, 2, 3, 4])
+    three = story.grow(job, 3)
+    one = story.grow(job, 1)
+    story.cancel(shrink, 2)
+    assert (story.request(three)["state"], story.request(three)["reason"]) == (
+        "cancelled",
+        "above_max",
+    )
+    assert story.request(one)["state"] == "pending"
+
+
+def test_14_a_grow_whose_minimum_fits_stays(story: Story) -> None:
+    job = story.running_job({"h1": 4, "h2": 2}, max_tasks=6)
+    shrink = story.shrink(job, tasks=[1, 2, 3, 4])
+    grow = story.grow(job, 4, least=1)
+    story.cancel(shrink, 3)
+    assert story.request(grow)["state"] == "pending"
+    story.cancel(shrink)
+    assert story.request(grow)["reason"] == "above_max"
+
+
+def test_12_what_can_never_fit_is_refused_at_once(story: Story) -> None:
+    spread = {"span": {"per_host": 1}, "max_tasks": 9}
+    for members in (
+        {"hosts": ["h1", "h2"]},
+        {"hosts": ["h1", "h2", "h3"], "exclude_hosts": ["h2"]},
+    ):
+        with pytest.raises(RefusedError) as refused:
+            story.submit(3, **spread, **members)
+        assert refused.value.code == "never_fits"
+        assert refused.value.figures == {"tasks": 3, "hosts": 2, "fits": 2}
+    job = story.running_job({"h1": 1}, **spread)
+    with pytest.raises(RefusedError) as refused:
+        story.grow(job, 2, hosts=["h2"])
+    assert refused.value.code == "never_fits"
+    story.grow(job, 2, least=1, hosts=["h2"])
+    named = story.running_job({"h1": 1}, max_tasks=9, hosts=["h1"])
+    with pytest.raises(RefusedError) as refused:
+        story.grow(named, 1, hosts=["h2"])
+    assert (refused.value.code, refused.value.figures["hosts"]) == ("never_fits", 0)

@@ -221,3 +221,68 @@ def test_26_after_the_clock_was_set_back_every_exchange_is_a_heartbeat(story: St
     seen_ago(story, "h1", -3600)
     assert is_heartbeat(story, "h1") is True
     assert is_heartbeat(story, "h1") is True
+
+
+def swept(story: Story, expected: str | None = None) -> str:
+    epoch = story.epoch or story.lead()
+    return str(story.one("select verdict from xce.sweep_silence(%s, null, %s)", epoch, expected))
+
+
+def fall_silent(story: Story, *hosts: str) -> None:
+    story.conn.execute(
+        "update xce.heartbeat set last_seen_at = now() - interval '31 s' where host_id = any (%s)",
+        ([story.hosts[host] for host in hosts],),
+    )
+
+
+def test_32_many_hosts_that_fall_silent_together_are_not_judged(story: Story) -> None:
+    job = story.submit(1)
+    story.place(story.start_of(job), {"h2": 1})
+    fall_silent(story, "h1", "h2", "h3")
+    assert swept(story) == "paused"
+    assert [state_of(story, host) for host in ("h1", "h2", "h3")] == ["up", "up", "up"]
+    assert story.tasks(job) == {0: "assigned"}
+    story.fetch("h1")
+    assert swept(story) == "judged"
+    assert [state_of(story, host) for host in ("h1", "h2", "h3")] == ["up", "lost", "lost"]
+
+
+def test_32_three_of_ten_are_judged_and_four_of_ten_are_not(story: Story) -> None:
+    for i in range(4, 11):
+        story.host(f"h{i}")
+    fall_silent(story, "h1", "h2", "h3", "h4")
+    assert swept(story) == "paused"
+    story.fetch("h4")
+    assert swept(story) == "judged"
+    assert state_of(story, "h3") == "lost"
+
+
+@pytest.mark.parametrize("away", ["-3 s", "3 s"])
+def test_32_a_clock_that_jumped_judges_nobody(story: Story, away: str) -> None:
+    fall_silent(story, "h2")
+    expected = story.one("select (clock_timestamp() + %s::interval)::text", away)
+    assert swept(story, expected) == "jumped"
+    assert state_of(story, "h2") == "up"
+    assert swept(story, story.one("select clock_timestamp()::text")) == "judged"
+    assert state_of(story, "h2") == "lost"
+
+
+def test_26_a_new_incarnation_inherits_the_longest_fence(story: Story) -> None:
+    story.conn.execute("update xce.setting set value = 86400 where name = 'fence_s'")
+    story.fetch("h1")
+    story.conn.execute("update xce.setting set value = 300 where name = 'fence_s'")
+    story.register("h1")
+    longest = "select fence_s_max from xce.incarnation where host_id = %s and incarnation = %s"
+    assert story.one(longest, story.hosts["h1"], story.incarnations["h1"]) == 86400
+    story.register("h2")
+    assert story.one(longest, story.hosts["h2"], story.incarnations["h2"]) == 300
+
+
+def test_31_a_hold_on_a_silent_host_is_not_committed(story: Story) -> None:
+    job = story.running_job({"h1": 1}, max_tasks=3)
+    grow = story.grow(job, 1)
+    story.place(grow, {"h2": 1}, commit=False)
+    fall_silent(story, "h2")
+    assert story.apply(story.deciding("commit", grow)) == ["host"]
+    story.fetch("h2")
+    assert story.apply(story.deciding("commit", grow)) == [None]

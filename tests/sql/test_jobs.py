@@ -340,3 +340,61 @@ def test_a_run_limit_counts_from_running_and_stops_the_job(story: Story) -> None
     assert story.job(job)["state"] == "stopping"
     story.gone(job, 0, 0)
     assert (story.job(job)["state"], story.job(job)["reason"]) == ("exited", "run_limit")
+
+
+def test_a_kill_hurries_what_is_stopping_already(story: Story) -> None:
+    job = story.running_job({"h1": 2}, min_tasks=1, grace_s=600)
+    story.kill(job)
+    story.kill(job, grace_s=10)
+    assert [task["grace_s"] for task in story.fetch("h1")] == [10, 10]
+    story.kill(job, grace_s=60)
+    assert [task["grace_s"] for task in story.fetch("h1")] == [10, 10]
+
+
+def test_a_new_attempt_begins_after_the_last_one_although_the_clock_was_set_back(
+    story: Story,
+) -> None:
+    job = story.running_job({"h1": 1})
+    story.command("requeue", job)
+    story.conn.execute(
+        "update xce.allocation set during = tstzrange(lower(during), null) where job_id = %s",
+        (job,),
+    )
+    story.gone(job, 0)
+    ahead = story.one("select clock_timestamp() + interval '1 hour'")
+    story.conn.execute(
+        "update xce.allocation set during = tstzrange(lower(during), %s) where job_id = %s",
+        (ahead, job),
+    )
+    story.conn.execute(
+        "update xce.history set at = %s where job_id = %s and target = 'ended'", (ahead, job)
+    )
+    other = story.submit(1)
+    decisions = [story.placing(story.start_of(j), {"h1": 1}) for j in (job, other)]
+    assert story.apply(*decisions) == [None, None]
+    starts = story.rows(
+        "select lower(during) as at from xce.allocation where job_id = %s and attempt = 2", job
+    )
+    assert starts == [{"at": ahead}]
+
+
+def test_a_job_that_cannot_be_settled_holds_up_no_other(story: Story) -> None:
+    broken, other = (story.running_job({"h1": 1}, max_tasks=3) for _ in range(2))
+    for job in (broken, other):
+        story.conn.execute(
+            "update xce.task set state = 'stopping', stop_cause = 'killed' where job_id = %s",
+            (job,),
+        )
+        story.conn.execute(
+            "update xce.task set state = 'ended', how = 'exited', ended_at = now()"
+            " where job_id = %s",
+            (job,),
+        )
+    # What the broken one would have to write is refused.
+    refuse = f"alter table xce.history add constraint x_ck check (job_id <> {broken}) not valid"
+    story.conn.execute(refuse.encode())
+    story.conn.execute("select xce.settle_due(%s)", (story.epoch,))
+    assert story.job(broken)["state"] == "running"
+    assert story.job(other)["state"] == "exited"
+    story.conn.execute("rollback")
+    story.conn.execute("begin")

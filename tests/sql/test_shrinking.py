@@ -196,3 +196,88 @@ def test_h12_an_unknown_task_refuses_the_whole_shrink_by_name(story: Story) -> N
     caught = refused(story, job, tasks=[1, 9])
     assert (caught.code, caught.figures["tasks"]) == ("unknown_task", [9])
     assert story.tasks(job) == {0: "running", 1: "running", 2: "running", 3: "running"}
+
+
+def test_11_a_named_task_that_was_rolled_back_drops_out(story: Story) -> None:
+    job = story.running_job({"h1": 3}, min_tasks=1, max_tasks=9)
+    grow = story.grow(job, 2)
+    story.place(grow, {"h2": 2})
+    story.fetch("h2")
+    shrink = story.shrink(job, tasks=[2, 4])
+    story.gone(job, 3, execed=False, exit_code=None, reason="no such command")
+    assert story.request(grow)["state"] == "failed"
+    assert story.request(shrink)["task_indices"] == [2]
+    story.stop(shrink)
+    story.gone(job, 2)
+    assert story.request(shrink)["state"] == "released"
+    assert story.request(shrink)["tasks_granted"] == 1
+    story.gone(job, 4)
+    assert story.tasks(job)[4] == "exited"
+
+
+def test_8_by_count_nothing_is_left_when_all_but_the_head_leave(story: Story) -> None:
+    job = story.running_job({"h1": 3}, min_tasks=1, max_tasks=9)
+    story.shrink(job, tasks=[1, 2])
+    with pytest.raises(RefusedError) as refused:
+        story.shrink(job, count=1)
+    assert refused.value.code == "nothing_to_release"
+
+
+def test_31_a_cancel_whose_reason_has_passed_is_refused(story: Story) -> None:
+    job = story.running_job({"h1": 2}, min_tasks=2, max_tasks=9)
+    grow = story.grow(job, 1)
+    story.place(grow, {"h2": 1})
+    story.fetch("h2")
+    shrink = story.shrink(job, tasks=[1])
+    cancel = story.deciding("cancel", shrink, reason="below_min")
+    story.up(job, 2)
+    assert story.apply(cancel) == ["version"]
+    assert story.request(shrink)["state"] == "pending"
+
+
+# -- stopped with its acceptance ----------------------------------------------------------------
+
+
+def test_at_once_a_shrink_of_running_tasks_stops_with_its_acceptance(story: Story) -> None:
+    job = story.running_job({"h1": 3}, min_tasks=1, max_tasks=9)
+    generation = story.job(job)["generation"]
+    shrink = story.shrink(job, tasks=[2], at_once=True)
+    assert story.request(shrink)["state"] == "stopping"
+    assert story.events("shrink", shrink) == ["ask", "stop"]
+    assert story.job(job)["generation"] == generation + 1
+    story.gone(job, 2)
+    assert story.request(shrink)["state"] == "released"
+
+
+def test_at_once_a_shrink_that_must_wait_for_survivors_waits(story: Story) -> None:
+    job = story.running_job({"h1": 2}, min_tasks=2, max_tasks=9)
+    grow = story.grow(job, 1)
+    story.place(grow, {"h2": 1})
+    story.fetch("h2")
+    shrink = story.shrink(job, tasks=[1], at_once=True)
+    assert story.request(shrink)["state"] == "pending"
+    story.up(job, 2)
+    story.stop(shrink)
+
+
+def test_at_once_assigned_victims_are_withdrawn_and_decide_their_grow(story: Story) -> None:
+    job = story.running_job({"h1": 1}, min_tasks=1, max_tasks=9)
+    grow = story.grow(job, 2)
+    story.place(grow, {"h2": 2})
+    free = story.free("h2")
+    shrink = story.shrink(job, tasks=[1, 2], at_once=True)
+    assert story.request(shrink)["state"] == "released"
+    assert (story.request(grow)["state"], story.request(grow)["reason"]) == (
+        "failed",
+        f"withdrawn by #{shrink}",
+    )
+    assert story.free("h2") == free + 2
+
+
+def test_at_once_a_size_below_supersedes_and_stops(story: Story) -> None:
+    job = story.running_job({"h1": 4}, min_tasks=1, max_tasks=9)
+    grow = story.grow(job, 2)
+    size = story.resize_to(job, 2, at_once=True)
+    assert story.request(size)["state"] == "stopping"
+    assert story.request(grow)["state"] == "cancelled"
+    assert story.request(grow)["superseded_by"] == size

@@ -128,7 +128,7 @@ def test_5_all_tasks_withdrawn_by_a_shrink_fail_the_grow_and_name_it(story: Stor
     shrink = story.shrink(job, tasks=[1, 2])
     story.stop(shrink)
     assert story.request(grow)["state"] == "failed"
-    assert f"withdrawn by #{shrink}" in story.request(grow)["reason"]
+    assert story.request(grow)["reason"] == f"withdrawn by #{shrink}"
     assert story.request(shrink)["state"] == "released"
     assert story.job(job)["state"] == "running"
 
