@@ -20,6 +20,7 @@ import os, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
 index = os.environ["XCE_TASK_INDEX"]
 signal.signal(signal.SIGTERM, lambda *_: (folder / f"term.{index}").touch())
+(folder / f"deaf.{index}").touch()
 while not (folder / f"go.{index}").exists():
     time.sleep(0.02)
 """
@@ -47,6 +48,7 @@ def test_h09_a_task_that_ends_while_its_worker_is_away_is_booked_as_released(
     job = live.running(*command, min_tasks=1, max_tasks=3, span={"per_host": 1}, grace_s=20)
     live.grown(job, 2)
     host = live.hosts(job)[2]
+    eventually((tmp_path / "deaf.2").exists, "the handler of the stop signal")
     shrink = live.client.shrink(job, ShrinkAsk(hosts=[host]))
     eventually((tmp_path / "term.2").exists, "the stop signal")
     worker = live.worker_of(host)
