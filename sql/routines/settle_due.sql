@@ -24,6 +24,7 @@ begin
     if cardinality(v_jobs) = 0 then
         return '{}';
     end if;
+    perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
     v_now := coalesce(p_now, clock_timestamp());
     foreach v_job in array v_jobs
     loop

@@ -210,6 +210,20 @@ def ask_shrinks(story: Story, jobs: list[int]) -> Act:
     )
 
 
+def ask_sizes(story: Story, jobs: list[int]) -> Act:
+    """Smaller ones: held grows are superseded, and what is assigned or runs leaves at once."""
+    assigned(story, jobs)
+    held(story, jobs)
+    members = {"if_match": None, "origin": "owner", "kind": "to", "to": 1, "at_once": True}
+    return calls(
+        "ask_resizes",
+        *(
+            story.call("ann", "", job_id=job, deadline_s=None, grace_s=None, **members)
+            for job in reversed(jobs)
+        ),
+    )
+
+
 def cancel(story: Story, jobs: list[int]) -> Act:
     grows = reversed(held(story, jobs))
     return calls(
@@ -222,6 +236,37 @@ def kill(story: Story, jobs: list[int]) -> Act:
     members = {"verb": "kill", "if_match": None, "reason": "killed"}
     # One job: tasks are in order within each, and whoever wants those of a job has its lock.
     return calls("command_jobs", story.call("ann", "", job_id=jobs[0], **members))
+
+
+def command(story: Story, jobs: list[int], verb: str) -> Act:
+    members = {"verb": verb, "if_match": None}
+    made = [story.call("ann", "", job_id=job, **members) for job in reversed(jobs)]
+    return calls("command_jobs", *made)
+
+
+def requeue(story: Story, jobs: list[int]) -> Act:
+    assigned(story, jobs)
+    return command(story, jobs[:1], "requeue")
+
+
+def hold(story: Story, jobs: list[int]) -> Act:
+    held(story, jobs)
+    return command(story, jobs, "hold")
+
+
+def release(story: Story, jobs: list[int]) -> Act:
+    for job in jobs:
+        story.command("hold", job)
+    return command(story, jobs, "release")
+
+
+def settle_due(story: Story, jobs: list[int]) -> Act:
+    """A task failed that its grow needs, and nobody settled it then. Of one job, as with a kill."""
+    assigned(story, jobs)
+    story.conn.execute(
+        "update xce.task set outcome = 'failed' where index = 3 and job_id = %s", (jobs[0],)
+    )
+    return lambda s: s.one("select xce.settle_due(%s)", s.epoch)
 
 
 def sweep_silence(story: Story, jobs: list[int]) -> Act:
@@ -281,8 +326,13 @@ ENTRY_POINTS: list[tuple[Scene, str]] = [
     (stop_what_fails_and_place, "fence job request task host"),
     (cancel_by_plan, "fence job request host"),
     (ask_shrinks, "job task"),
+    (ask_sizes, "job request task host"),
     (cancel, "job request host"),
     (kill, "job request task host"),
+    (requeue, "job request task host"),
+    (hold, "job request host"),
+    (release, "job"),
+    (settle_due, "fence job request task host"),
     (sweep_silence, "fence job request task host heartbeat"),
     (sweep_one, "fence job request task host heartbeat"),
     (sweep_deadlines, "fence job request task host"),

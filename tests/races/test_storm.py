@@ -1,4 +1,4 @@
-"""32 clients, four workers and a leader at once: nobody deadlocks, and everything ends."""
+"""32 clients, four workers and changing leaders at once: nobody deadlocks, and everything ends."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from app.db.doorbell import Doorbell
-from app.db.errors import Unavailable
+from app.db.errors import EpochOver, Unavailable
 from app.db.pg_store import PgStore
 from app.model import Policy
 from app.scheduling import tick
@@ -44,6 +44,8 @@ class Sky:
     codes: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
+    epoch: int = 0
+    reigns: int = 0
     is_over: threading.Event = field(default_factory=threading.Event)
     is_quiet: threading.Event = field(default_factory=threading.Event)
 
@@ -76,11 +78,14 @@ class Client:
     def run(self) -> None:
         verbs: list[tuple[Callable[[], None], int]] = [
             (self.submit, 4),
-            (self.grow, 30),
-            (self.shrink, 24),
-            (self.cancel, 20),
+            (self.grow, 26),
+            (self.shrink, 20),
+            (self.resize_to, 12),
+            (self.cancel, 18),
             (self.kill, 2),
-            (self.requeue, 1),
+            (self.requeue, 2),
+            (self.hold, 3),
+            (self.release, 6),
             (self.drain, 3),
         ]
         acts, weights = zip(*verbs, strict=True)
@@ -111,8 +116,16 @@ class Client:
         by_host = {"hosts": [self._dice.choice(HOSTS)]}
         self._resize(
             lambda: (
-                {"kind": "shrink", "deadline_s": None}
+                {"kind": "shrink", "deadline_s": None, "at_once": self._dice.random() < 0.5}
                 | self._dice.choice([by_count, by_name, by_host])
+            )
+        )
+
+    def resize_to(self) -> None:
+        self._resize(
+            lambda: (
+                {"kind": "to", "to": self._dice.randint(1, 6), "hosts": None, "exclude_hosts": []}
+                | {"deadline_s": None, "at_once": self._dice.random() < 0.5}
             )
         )
 
@@ -135,6 +148,12 @@ class Client:
 
     def requeue(self) -> None:
         self._command("requeue")
+
+    def hold(self) -> None:
+        self._command("hold")
+
+    def release(self) -> None:
+        self._command("release")
 
     def drain(self) -> None:
         host, wish = self._dice.choice(HOSTS), self._dice.choice(["drain", "resume", "resume"])
@@ -256,6 +275,7 @@ class Leader:
     def __init__(self, sky: Sky) -> None:
         self._sky = sky
         self.ticks = 0
+        self.dethroned = 0
         self.accepted = 0
         self.refused: Counter[str] = Counter()
 
@@ -266,10 +286,14 @@ class Leader:
         doorbell = Doorbell(self._sky.database.url)
         await doorbell.open()
         store = PgStore(self._sky.database.url, doorbell)
-        store.epoch = self._sky.story.epoch
         while not self._sky.is_quiet.is_set():
+            # Like a leader that learns late of its successor: it is refused, and then there is one.
             try:
                 report = await tick(store, Policy())
+            except EpochOver:
+                self.dethroned += 1
+                store.epoch = self._sky.epoch
+                continue
             except Unavailable as error:
                 cause = error.__cause__
                 self._sky.errors[getattr(cause, "sqlstate", None) or "unavailable"] += 1
@@ -282,12 +306,24 @@ class Leader:
         await doorbell.close()
 
     def run_chores(self) -> None:
-        epoch = self._sky.story.epoch
         with self._sky.database.connect() as conn:
             while not self._sky.is_quiet.is_set():
                 for chore in ("sweep_silence", "sweep_deadlines", "settle_due"):
-                    self._sky.ask(conn, f"select xce.{chore}(%s)", epoch)
+                    self._sky.ask(conn, f"select xce.{chore}(%s)", self._sky.epoch)
                 self._sky.is_quiet.wait(0.02)
+
+    def usurp(self) -> None:
+        """A new leader every little while, each with an epoch of its own."""
+        with self._sky.database.connect() as conn:
+            while not self._sky.is_quiet.wait(0.2):
+                self._sky.reigns += 1
+                conn.execute("update xce.lease set expires_at = '-infinity'")
+                holder = f"storm-{self._sky.reigns}"
+                for is_leader, epoch in self._sky.ask(
+                    conn, "select is_leader, epoch from xce.take_lease(%s)", holder
+                ):
+                    if is_leader:
+                        self._sky.epoch = epoch
 
 
 # -- the storm -------------------------------------------------------------------------------
@@ -298,8 +334,9 @@ def test_a_storm_of_32_clients_has_no_deadlock_and_ends(database: Database) -> N
     with database.connect() as conn:
         sky = prepared(database, Story(conn))
         leader = Leader(sky)
-        with ThreadPoolExecutor(CLIENTS + len(HOSTS) + 2) as pool:
-            background = [pool.submit(leader.run_ticks), pool.submit(leader.run_chores)]
+        with ThreadPoolExecutor(CLIENTS + len(HOSTS) + 3) as pool:
+            duties = (leader.run_ticks, leader.run_chores, leader.usurp)
+            background = [pool.submit(duty) for duty in duties]
             background += [pool.submit(Worker(sky, h, n).run) for n, h in enumerate(HOSTS)]
             try:
                 weather(sky, pool)
@@ -313,6 +350,7 @@ def test_a_storm_of_32_clients_has_no_deadlock_and_ends(database: Database) -> N
             "select deadlocks from pg_catalog.pg_stat_database where datname = current_database()"
         )
         print(f"\n{sky.codes}\n{sky.errors}\nticks {leader.ticks}, {leader.accepted} accepted,")
+        print(f"{sky.reigns} reigns, a late leader refused {leader.dethroned} times")
         print(f"refused {leader.refused}; {figures(sky.story)}")
         assert (deadlocks, sky.errors["40P01"]) == (0, 0)
         assert set(sky.errors) <= EXPECTED, sky.messages
@@ -327,8 +365,7 @@ def prepared(database: Database, story: Story) -> Sky:
     story.user("root", is_operator=True)
     story.conn.execute("update xce.setting set value = 1 where name = 'silent_s'")
     story.conn.execute("update xce.setting set value = 300 where name = 'lease_s'")
-    story.lead()
-    return Sky(database, story)
+    return Sky(database, story, epoch=story.lead())
 
 
 def weather(sky: Sky, pool: ThreadPoolExecutor) -> None:
