@@ -50,8 +50,8 @@ grant execute on function
     to xce_controller;
 
 grant execute on function
-    xce.worker_register (text, text, jsonb),
-    xce.worker_fetch (bigint, boolean),
+    xce.worker_register (text, text, jsonb, text),
+    xce.worker_fetch (bigint, boolean, numeric),
     xce.worker_report (bigint, jsonb)
     to xce_worker;
 

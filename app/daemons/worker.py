@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import secrets
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,8 +18,6 @@ from app.worker.launch import Launcher
 from app.worker.link import Exchange, Link
 from app.worker.observe import Processes
 from app.worker.sweep import sweep_daily
-
-OUTPUT_KEEP_DAYS = 7.0
 
 
 class AnotherWorkerError(Exception):
@@ -60,6 +59,18 @@ def lock_run_dir(run_dir: Path) -> int:
     return lock
 
 
+def folder_id(run_dir: Path) -> str:
+    """What tells this run folder from every other one, made when it is first served."""
+    path = run_dir / "folder.id"
+    try:
+        return path.read_text("ascii").strip()
+    except FileNotFoundError:
+        fresh = path.with_suffix(".new")
+        fresh.write_text(secrets.token_hex(16) + "\n", "ascii")
+        fresh.replace(path)
+        return path.read_text("ascii").strip()
+
+
 async def _serve(settings: Settings, options: WorkerOptions) -> None:
     link = WorkerLink(settings.database_url)
     try:
@@ -72,18 +83,17 @@ async def work(link: Link, options: WorkerOptions, *, stopping: asyncio.Event) -
     """Converge over any link until `stopping`; the keeper and its tasks stay."""
     processes = Processes(options.run_dir)
     launcher = Launcher(options.run_dir, as_starter=options.as_starter, api_url=options.api_url)
-    converger = Converger(Exchange(link, version=_version()), processes, launcher)
-
-    def keep_days() -> float:
-        return converger.terms.output_keep_days if converger.terms else OUTPUT_KEEP_DAYS
-
+    exchange = Exchange(link, version=_version(), folder=folder_id(options.run_dir))
+    converger = Converger(exchange, processes, launcher)
     logger().info("worker_started", run_dir=str(options.run_dir))
     try:
         await until(
             stopping,
             processes.run(),
             converger.run(),
-            sweep_daily(launcher.jobs, keep_days=keep_days, open_jobs=converger.open_jobs),
+            sweep_daily(
+                launcher.jobs, keep_days=converger.keep_days, open_jobs=converger.open_jobs
+            ),
         )
     finally:
         await processes.close()

@@ -13,8 +13,8 @@ from app.db.doorbell import Doorbell, Listener, host_channel
 from app.db.errors import DatabaseError, translated
 from app.runtime.logs import logger
 
-REGISTER = "select xce.worker_register(%s, %s, %s::text::jsonb)::text"
-FETCH = "select xce.worker_fetch(%s, %s)::text"
+REGISTER = "select xce.worker_register(%s, %s, %s::text::jsonb, %s)::text"
+FETCH = "select xce.worker_fetch(%s, %s, %s::float8::numeric)::text"
 REPORT = "select xce.worker_report(%s, %s::text::jsonb)::text"
 
 
@@ -40,15 +40,15 @@ class WorkerLink:
         self._channel = ""
         self._rings: set[asyncio.Task[None]] = set()
 
-    async def register(self, boot_id: str, version: str, live: bytes) -> bytes:
-        answer = await self._ask(REGISTER, (boot_id, version, live.decode()))
+    async def register(self, boot_id: str, version: str, live: bytes, folder: str) -> bytes:
+        answer = await self._ask(REGISTER, (boot_id, version, live.decode(), folder))
         host_id = _ANSWER.decode(answer).host_id
         if host_id is not None:
             await self._listen(host_channel(host_id))
         return answer
 
-    async def fetch(self, incarnation: int, *, is_clear: bool) -> bytes:
-        return await self._ask(FETCH, (incarnation, is_clear))
+    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
+        return await self._ask(FETCH, (incarnation, is_clear, fence_s))
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:
         return await self._ask(REPORT, (incarnation, reports.decode()))

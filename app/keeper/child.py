@@ -17,7 +17,7 @@ DESCRIPTORS_MAX = 1 << 20
 
 Order = tuple[
     tuple[str, bytes],  # Path and first line of the record.
-    tuple[bytes, bool, bytes, bytes],  # Folder, whether to make it, output, errors.
+    tuple[bytes, bytes, bytes],  # Folder, output, errors.
     tuple[int, int, list[int]] | None,  # User, group, further groups.
     int,  # Until when the fence is open.
     tuple[list[bytes], list[bytes], dict[bytes, bytes]],  # Programs to try, arguments, environment.
@@ -63,14 +63,12 @@ class Child:
             os._exit(127)
 
     def _follow(self, order: Order) -> None:
-        record, (folder, makes_folder, output, errors), user, deadline_ns, program = order
+        record, (folder, output, errors), user, deadline_ns, program = order
         signal.alarm(START_LIMIT_S)
         record_bytes = self._make_record(*record)
-        self._stage = "cwd"
-        made = makes_folder and _make_folder(folder)
         self._stage = "user"
         if user is not None:
-            _change_user(user, folder if made else None)
+            _change_user(*user)
         self._stage = "cwd"
         os.chdir(folder)
         self._stage = "output"
@@ -130,18 +128,7 @@ class Child:
         os.write(self._pipes.status_fd, line.encode("utf-8", "surrogateescape"))
 
 
-def _make_folder(folder: bytes) -> bool:
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _change_user(user: tuple[int, int, list[int]], own_folder: bytes | None) -> None:
-    uid, gid, groups = user
-    if own_folder is not None:
-        os.chown(own_folder, uid, gid, follow_symlinks=False)
+def _change_user(uid: int, gid: int, groups: list[int]) -> None:
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)

@@ -27,7 +27,6 @@ class Spec:
         "fence",
         "grace_s",
         "key",
-        "make_cwd",
         "stderr",
         "stdout",
         "task_id",
@@ -40,7 +39,6 @@ class Spec:
         self.argv: list[bytes] = []
         self.env: dict[bytes, bytes] = {}
         self.cwd = b"/"
-        self.make_cwd = False
         self.stdout = b"/dev/null"
         self.stderr = b"/dev/null"
         self.user: tuple[int, int, list[int]] | None = None
@@ -58,7 +56,7 @@ class Spec:
     def order(self, record_head: bytes, deadline_ns: int) -> Order:
         return (
             (records.record_path(self.key), record_head),
-            (self.cwd, self.make_cwd, self.stdout, self.stderr),
+            (self.cwd, self.stdout, self.stderr),
             self.user,
             deadline_ns,
             (self.programs(), self.argv, self.env),

@@ -79,7 +79,6 @@ def spec_of(request: Json) -> Spec:
     spec.argv = _argv(request.get("argv"))
     spec.env = _environment(request.get("env"))
     spec.cwd = _text(request.get("cwd"), "cwd")
-    spec.make_cwd = flag(request, "make_cwd")
     if request.get("stdout") is not None:
         spec.stdout = _text(request["stdout"], "stdout")
     if request.get("stderr") is not None:

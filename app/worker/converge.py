@@ -43,13 +43,14 @@ class Converger:
         self._fetched = 0
         self._has_fetched = False
         self._told_clear = False
+        self._is_cleared = False
+        self._settings = Fetched(stale=True)
         self._due_at_s = 0.0
         self._retry_s = RETRY_FIRST_S
 
-    @property
-    def terms(self) -> Registered | None:
-        """What the current incarnation was given; None while there is none."""
-        return self._terms
+    def keep_days(self) -> float:
+        """How long output is kept, as the database said last."""
+        return self._settings.output_keep_days
 
     def open_jobs(self) -> set[int]:
         """The jobs that have a task or a process here."""
@@ -93,6 +94,7 @@ class Converger:
         logger().info("registered", host=terms.host, incarnation=terms.incarnation, live=len(live))
         self._tasks.forget_all()
         self._rows = terms.kept
+        self._is_cleared = False
         self._terms = terms
         self._has_fetched = False
         self._due_at_s = 0.0
@@ -104,7 +106,11 @@ class Converger:
         self._told_clear = is_clear(self._rows, self._processes.observed)
         self._fetched += 1
         self._processes.fetched = self._fetched
-        answer = await self._exchange.fetch(self._terms.incarnation, is_clear=self._told_clear)
+        answer = await self._exchange.fetch(
+            self._terms.incarnation,
+            is_clear=self._told_clear,
+            fence_s=self._processes.fence_s,
+        )
         if answer.stale:
             self._end_incarnation()
         else:
@@ -114,9 +120,11 @@ class Converger:
         assert self._terms is not None
         die_at(AFTER_CLAIM_BEFORE_SPAWN)
         self._has_fetched = True
+        self._is_cleared |= self._told_clear
+        self._settings = answer
         # One that was left out followed a heartbeat by less than a fifth of the interval.
         share = 1.0 if answer.is_heartbeat else 0.8
-        self._due_at_s = sent_at_s + min(share * self._terms.heartbeat_s, self._terms.poll_s)
+        self._due_at_s = sent_at_s + min(share * answer.heartbeat_s, answer.poll_s)
         self._tasks.learn(answer.tasks)
         self._rows = open_rows(self._tasks.desired)
         # Before any start: the keeper refuses to exec behind a fence that has run out.
@@ -159,6 +167,7 @@ class Converger:
             self._processes.observed,
             fetched=self._fetched,
             now_s=elapsed_s(),
+            may_start=self._is_cleared,
         )
 
     def _carry_out(self, orders: list[Order]) -> None:
@@ -174,7 +183,8 @@ class Converger:
     def _start(self, order: Start) -> None:
         try:
             prepared = self._launcher.prepare(order.task.key, order.launch)
-        except LaunchRefused as refusal:
+        except (LaunchRefused, OSError, ValueError) as refusal:
+            # Whatever one task's terms make of this host, the others and the heartbeat go on.
             self._processes.note_refusal(order.task.key, str(refusal))
             return
         self._processes.start(order.task, prepared)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -36,8 +36,8 @@ _PROGRAM = (
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to run. `env` is the whole environment; outputs and `cwd` are opened as the user.
 
-    `make_cwd` makes `cwd` (not its parents) and gives it to the user. `uid` without `gid` is
-    refused. Not in here: what survives a restart of the keeper is in its record.
+    `uid` without `gid` is refused. Not in here: what survives a restart of the keeper is in its
+    record.
     """
 
     job_id: int
@@ -49,7 +49,6 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fence: Literal["stop", "keep"]
     grace_s: float
     task_id: int | str | None = None
-    make_cwd: bool = False
     stdout: str | None = None
     stderr: str | None = None
     uid: int | None = None
@@ -218,10 +217,7 @@ class KeeperClient(asyncio.Protocol):
         async with asyncio.timeout(START_LIMIT_S):
             while True:
                 with contextlib.suppress(KeeperLostError):
-                    client = await cls.connect(run_dir, on_event)
-                    # Only an answer proves a keeper: the socket of a dying one still connects.
-                    await client.list()
-                    return client
+                    return await (await cls.connect(run_dir, on_event)).answering()
                 await start_keeper(run_dir)
 
     @classmethod
@@ -240,6 +236,15 @@ class KeeperClient(asyncio.Protocol):
             raise KeeperLostError(f"no keeper serves {run_dir}") from error
         finally:
             os.close(folder)
+
+    async def answering(self) -> Self:
+        """Only an answer proves a keeper: the socket of a dying one still connects."""
+        try:
+            await self.list()
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     async def spawn(self, spec: TaskSpec) -> Spawned:
         """Returns after exec. Raises TaskExistsError, SpawnFailedError."""

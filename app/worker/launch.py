@@ -1,8 +1,10 @@
 """Turns a task's launch into what the keeper needs: user, folder, environment, output."""
 
+import contextlib
 import os
 import pwd
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from app.worker.reconcile import Key, Launch
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Accounts of people start here; what is below belongs to the system.
 UID_MIN = 1000
+UNFINISHED = ".unfinished-"
 DEFAULT_STDOUT = "%j.%a.%t.out"
 DEFAULT_STDERR = "%j.%a.%t.err"
 
@@ -53,7 +56,11 @@ class Launcher:
     def __init__(self, run_dir: Path, *, as_starter: bool, api_url: str | None) -> None:
         self._jobs = run_dir.absolute() / "jobs"
         self._api_url = api_url
+        for left in self._jobs.glob(f"{UNFINISHED}*"):
+            with contextlib.suppress(OSError):
+                left.rmdir()
         self._own = _own_user()
+        self._as_starter = as_starter
         self._keeps_user = as_starter or self._own.uid != 0
         # Who runs jobs as root on many people's behalf gives them the system's programs only.
         own_path = os.environ.get("PATH") if self._keeps_user else None
@@ -66,7 +73,7 @@ class Launcher:
 
     def prepare(self, key: Key, launch: Launch) -> Prepared:
         """Everything the start needs; makes the run folder. Raises LaunchRefused."""
-        run_as = self._user(launch.os_user)
+        run_as = self._user(launch.os_user, launch.owner)
         folder = self._jobs / str(key.job_id)
         stdout = _output(folder, launch.stdout or DEFAULT_STDOUT, key=key, host=launch.host)
         stderr = _output(folder, launch.stderr or DEFAULT_STDERR, key=key, host=launch.host)
@@ -80,23 +87,42 @@ class Launcher:
             run_as=run_as,
         )
 
-    def _user(self, os_user: str | None) -> RunAs:
+    def _user(self, os_user: str | None, owner: str) -> RunAs:
         if self._keeps_user:
             if self._own.uid != 0 and os_user not in (None, self._own.name):
                 raise LaunchRefused(f"os_user_refused: this worker can only be {self._own.name}")
+            if not self._as_starter and os_user is None:
+                self._check_owner(owner)
             return self._own
         if os_user is None:
             raise LaunchRefused("os_user_refused: no user of this system is mapped to the owner")
         return _other_user(os_user)
 
+    def _check_owner(self, owner: str) -> None:
+        """Without root nothing keeps two owners apart, so only the first one's jobs run here.
+
+        An operator who maps owners to this worker's user has decided otherwise. Raises
+        LaunchRefused.
+        """
+        path = self._jobs.parent / "owner"
+        with contextlib.suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
+            file.write(owner)
+        if path.read_text("utf-8") != owner:
+            raise LaunchRefused(
+                "os_user_refused: this worker has no root and runs the jobs of another owner"
+            )
+
     def _make_folder(self, folder: Path, run_as: RunAs) -> None:
+        if folder.exists():
+            return
         try:
             self._jobs.mkdir(mode=0o711, exist_ok=True)
-            folder.mkdir(mode=0o700)
+            # Under another name until it is the user's: a worker that dies between would leave a
+            # folder that no later task of the job could write to.
+            fresh = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self._jobs))
             if run_as.is_other:
-                os.chown(folder, run_as.uid, run_as.gid, follow_symlinks=False)
-        except FileExistsError:
-            return
+                os.chown(fresh, run_as.uid, run_as.gid, follow_symlinks=False)
+            fresh.rename(folder)
         except OSError as error:
             raise LaunchRefused(f"run folder: {error.strerror}: {error.filename}") from error
 

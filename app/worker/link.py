@@ -19,12 +19,15 @@ class Link(Protocol):
     #: Set whenever there may be something to fetch; cleared by whoever waits on it.
     bell: asyncio.Event
 
-    async def register(self, boot_id: str, version: str, live: bytes) -> bytes:
+    async def register(self, boot_id: str, version: str, live: bytes, folder: str) -> bytes:
         """Begin a new incarnation; the answer says which of the living to keep."""
         ...
 
-    async def fetch(self, incarnation: int, *, is_clear: bool) -> bytes:
-        """Claim what is assigned here, send the heartbeat, and get all that should run."""
+    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
+        """Claim what is assigned here, send the heartbeat, and get all that should run.
+
+        `fence_s` is what the keeper is known to count its fence with; None where nobody knows.
+        """
         ...
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:
@@ -46,11 +49,7 @@ class Registered(msgspec.Struct, frozen=True):
     host_id: int
     host: str
     incarnation: int
-    fence_s: float
-    heartbeat_s: float
-    poll_s: float
     keep: tuple[Place, ...] = ()
-    output_keep_days: float = 7
 
     @property
     def kept(self) -> frozenset[Key]:
@@ -60,12 +59,16 @@ class Registered(msgspec.Struct, frozen=True):
 class Fetched(msgspec.Struct, frozen=True):
     """All that should run here; `stale` means that this incarnation is over.
 
-    Only an answer that is a heartbeat renews the fence: the controller counts from no other.
+    Only an answer that is a heartbeat renews the fence: the controller counts from no other. The
+    settings are those of the moment, so that a change of one holds within an exchange.
     """
 
     stale: bool
     is_heartbeat: bool = True
     fence_s: float = 0
+    heartbeat_s: float = 5
+    poll_s: float = 5
+    output_keep_days: float = 7
     tasks: tuple[Desired, ...] = ()
 
 
@@ -80,9 +83,10 @@ class Acknowledged(msgspec.Struct, frozen=True):
 class Exchange:
     """The link with types: structs in, structs out."""
 
-    def __init__(self, link: Link, *, version: str) -> None:
+    def __init__(self, link: Link, *, version: str, folder: str) -> None:
         self._link = link
         self._version = version
+        self._folder = folder
 
     @property
     def bell(self) -> asyncio.Event:
@@ -93,11 +97,13 @@ class Exchange:
             {"job_id": key.job_id, "attempt": key.attempt, "index": key.index, "boot_id": boot_id}
             for key in live
         ]
-        answer = await self._link.register(boot_id, self._version, msgspec.json.encode(document))
+        live_here = msgspec.json.encode(document)
+        answer = await self._link.register(boot_id, self._version, live_here, self._folder)
         return _REGISTERED.decode(answer)
 
-    async def fetch(self, incarnation: int, *, is_clear: bool) -> Fetched:
-        return _FETCHED.decode(await self._link.fetch(incarnation, is_clear=is_clear))
+    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> Fetched:
+        answer = await self._link.fetch(incarnation, is_clear=is_clear, fence_s=fence_s)
+        return _FETCHED.decode(answer)
 
     async def report(self, incarnation: int, reports: list[Report]) -> Acknowledged:
         document = msgspec.json.encode(reports)

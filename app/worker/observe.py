@@ -54,6 +54,8 @@ class Processes:
         self._refusals: dict[Key, Observed] = {}
         self._starting: set[Key] = set()
         self._safe_until_s = 0.0
+        #: What the keeper is known to count its fence with; None where nobody knows.
+        self.fence_s: float | None = None
         self._orders: set[asyncio.Task[None]] = set()
 
     @property
@@ -77,15 +79,30 @@ class Processes:
                 await self._follow(self._client)
             except KeeperLostError as error:
                 logger().warning("keeper_lost", detail=str(error))
+            except KeeperRefusedError as error:
+                logger().error("keeper_ails", detail=str(error), retry_s=retry_s)
+                await self._hang_up()
             except (OSError, TimeoutError) as error:
                 logger().error("keeper_not_started", detail=str(error), retry_s=retry_s)
-            # At once after a loss; only a keeper that cannot be started is waited for.
-            was_connected, self._client = self._client is not None, None
-            self._are_known = False
-            self._safe_until_s = 0.0
+            # At once after a loss; only a keeper that cannot be started or asked is waited for.
+            was_connected = self._client is not None
+            self._lose_keeper()
             if not was_connected:
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, RETRY_MAX_S)
+
+    def _lose_keeper(self) -> None:
+        self._client = None
+        self._are_known = False
+        self._safe_until_s = 0.0
+        self.fence_s = None
+        # Who was told to stop is not known to a successor: it will be told again.
+        self._kept = {key: replace(kept, stop_by_s=None) for key, kept in self._kept.items()}
+
+    async def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     async def close(self) -> None:
         """Hang up; keeper and tasks go on."""
@@ -150,7 +167,11 @@ class Processes:
 
     def _renew(self, fence_s: float, sent_at_s: float) -> None:
         if self._client is not None:
-            self._order(self._ask(self._client.renew(fence_s, round(sent_at_s * 1e9))))
+            self._order(self._ask(self._count_with(self._client, fence_s, sent_at_s)))
+
+    async def _count_with(self, client: KeeperClient, fence_s: float, sent_at_s: float) -> None:
+        if (await client.renew(fence_s, round(sent_at_s * 1e9))).renewed:
+            self.fence_s = fence_s
 
     def start(self, task: Desired, prepared: Prepared) -> None:
         """Fork it; from now on it is observed, whatever comes of it."""
@@ -265,6 +286,7 @@ def _ended(key: Key, evidence: ExitEvidence, seen: int) -> Observed:
         reason=_reason(evidence),
         cpu_used_us=evidence.cpu_used_us,
         mem_peak_mib=evidence.mem_peak_mib,
+        by_fence=evidence.killed_by_fence,
         seen=seen,
     )
 

@@ -37,6 +37,7 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     stdout: str | None = None
     stderr: str | None = None
     os_user: str | None = None
+    owner: str = ""
 
 
 class Desired(msgspec.Struct, frozen=True, gc=False):
@@ -58,8 +59,9 @@ class Desired(msgspec.Struct, frozen=True, gc=False):
 class Observed(msgspec.Struct, frozen=True, gc=False):
     """A task as this host has it; `lost` is a record without a process and without an exit.
 
-    `stop_by_s`, on the clock of `now_s`, is when what lives of it will be killed; None until it was
-    told to stop. `seen` is the number of the last fetch sent before it was first seen.
+    `by_fence`: the keeper ended it because nobody answered. `stop_by_s`, on the clock of `now_s`,
+    is when what lives of it will be killed; None until it was told to stop. `seen` is the number
+    of the last fetch sent before it was first seen.
     """
 
     key: Key
@@ -72,6 +74,7 @@ class Observed(msgspec.Struct, frozen=True, gc=False):
     mem_peak_mib: int | None = None
     grace_s: float | None = None
     stop_by_s: float | None = None
+    by_fence: bool = False
     seen: int = 0
 
     @property
@@ -124,12 +127,18 @@ Action = Order | Report
 
 
 def reconcile(
-    desired: Mapping[Key, Desired], observed: Mapping[Key, Observed], *, fetched: int, now_s: float
+    desired: Mapping[Key, Desired],
+    observed: Mapping[Key, Observed],
+    *,
+    fetched: int,
+    now_s: float,
+    may_start: bool = True,
 ) -> list[Action]:
     """The actions that bring this host to what the database wants, ascending by key.
 
     `fetched` is the number of the fetch that `desired` came from. Asking twice without a change
-    answers the same; a Start or Stop that was carried out is not asked for again.
+    answers the same; a Start or Stop that was carried out is not asked for again. `may_start` is
+    false until the database was told that nothing lives here without a row (PROTOCOL 29).
     """
     actions: list[Action] = []
     for key in sorted(desired.keys() | observed.keys()):
@@ -138,7 +147,7 @@ def reconcile(
             assert process is not None
             actions += _on_stray(process, fetched=fetched, now_s=now_s)
         elif process is None:
-            actions += _on_missing(task)
+            actions += _on_missing(task, may_start=may_start)
         else:
             actions += _on_present(task, process, now_s=now_s)
     return actions
@@ -166,9 +175,9 @@ def _on_stray(process: Observed, *, fetched: int, now_s: float) -> Iterator[Acti
         yield _gone(process)
 
 
-def _on_missing(task: Desired) -> Iterator[Action]:
+def _on_missing(task: Desired, *, may_start: bool) -> Iterator[Action]:
     match task.state:
-        case "starting" if task.launch is not None:
+        case "starting" if task.launch is not None and may_start:
             yield Start(task, task.launch)
         case "starting" | "ended":
             pass
@@ -208,7 +217,8 @@ def _gone(process: Observed) -> Report:
         execed=process.execed,
         exit_code=process.exit_code,
         signal=process.signal,
-        lost=process.phase == "lost",
+        # What a cut-off host's fence ended is a loss, not the task's failure (PROTOCOL 23).
+        lost=process.phase == "lost" or process.by_fence,
         reason=process.reason,
         cpu_used_us=process.cpu_used_us,
         mem_peak_mib=process.mem_peak_mib,

@@ -1,6 +1,7 @@
 """Removes the run folders of jobs that ended long ago, once a day."""
 
 import asyncio
+import math
 import shutil
 from collections.abc import Callable, Set
 from pathlib import Path
@@ -40,9 +41,13 @@ def stale_folders(jobs: Path, open_jobs: Set[int], *, before_s: float) -> list[P
 
 
 def _written_at_s(folder: Path) -> float:
+    """Infinity for a folder that cannot be read just now: its owner may change it meanwhile."""
     # One level is enough: output lies there, and a job that still writes deeper is open.
-    times = [folder.lstat().st_mtime]
-    times += [path.lstat().st_mtime for path in folder.iterdir()]
+    try:
+        times = [folder.lstat().st_mtime]
+        times += [path.lstat().st_mtime for path in folder.iterdir()]
+    except OSError:
+        return math.inf
     return max(times)
 
 

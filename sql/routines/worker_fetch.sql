@@ -1,12 +1,14 @@
 -- Purpose: claim, heartbeat and desired state in one transaction. Every assigned task of the host is
 --   claimed (`starting`) before its worker forks; the answer says what should run there. A heartbeat
 --   that is hardly older than the last one is left out, and the answer says so: the keeper may count
---   its fence only from an exchange that the controller counts from too (PROTOCOL 26).
+--   its fence only from an exchange that the controller counts from too (PROTOCOL 26). p_fence_s is the
+--   fence that the keeper is known to count with; without it the longest that it was ever given stands.
 -- Locks: task (skipping those being withdrawn), host (joining only), heartbeat last.
 -- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between).
 create or replace function xce.worker_fetch(
     p_incarnation bigint,
-    p_is_clear boolean
+    p_is_clear boolean,
+    p_fence_s numeric default null
 )
 returns jsonb
 language plpgsql
@@ -58,11 +60,14 @@ begin
         end if;
     end if;
     update xce.incarnation i
-       set fence_s_max = v_fence_s
+       set fence_s_max = greatest(v_fence_s, coalesce(p_fence_s, i.fence_s_max))
      where i.host_id = v_host.id
        and i.incarnation = p_incarnation
-       and i.fence_s_max < v_fence_s;
+       and i.fence_s_max <> greatest(v_fence_s, coalesce(p_fence_s, i.fence_s_max));
     return jsonb_build_object('stale', false, 'is_heartbeat', v_is_heartbeat, 'fence_s', v_fence_s,
+                              'heartbeat_s', xce.setting_value('heartbeat_s'),
+                              'poll_s', xce.setting_value('worker_poll_s'),
+                              'output_keep_days', xce.setting_value('output_keep_days'),
                               'rings', to_jsonb(v_rings),
                               'tasks', xce.desired_tasks(v_host));
 end;
@@ -102,7 +107,8 @@ as $$
                || case when t.state = 'starting' then jsonb_build_object('launch', jsonb_build_object(
                    'command', to_jsonb(case when t.index = 0 then coalesce(l.head_command, l.command) else l.command end),
                    'env', l.env, 'cwd', l.cwd, 'stdout', l.stdout, 'stderr', l.stderr, 'cpus', t.cpus,
-                   'mem_mib', t.mem_mib, 'gpus', t.gpus, 'os_user', u.os_user, 'host', p_host.name)) else '{}' end
+                   'mem_mib', t.mem_mib, 'gpus', t.gpus, 'os_user', u.os_user, 'owner', u.name,
+                   'host', p_host.name)) else '{}' end
                order by t.id), '[]')
       from xce.task t
       join xce.job j on j.id = t.job_id

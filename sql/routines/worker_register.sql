@@ -18,12 +18,15 @@ $$;
 
 -- Purpose: a worker's first exchange: it gets a new incarnation and says what lives on its host; the
 --   answer names what it may keep. All else it stops before anything new starts (PROTOCOL 29). A lost
---   host returns to `joining`; on any other nothing else changes.
--- Locks: host, heartbeat. Raises: RZ404, RZ422.
+--   host returns to `joining`; on any other nothing else changes. p_folder names the worker's run
+--   folder: in the same boot, over another folder, a worker cannot see the processes that the last one
+--   left, so it is refused for as long as there may be any.
+-- Locks: host, heartbeat. Raises: RZ404, RZ409, RZ422.
 create or replace function xce.worker_register(
     p_boot_id text,
     p_version text,
-    p_live jsonb
+    p_live jsonb,
+    p_folder text default null
 )
 returns jsonb
 language plpgsql
@@ -37,6 +40,15 @@ declare
 begin
     perform from xce.host h where h.id = v_host.id for no key update;
     v_now := clock_timestamp();
+    if exists (select from xce.incarnation i
+                where i.host_id = v_host.id and i.incarnation = v_host.incarnation
+                  and i.boot_id = p_boot_id and i.run_folder <> p_folder)
+       and exists (select from xce.task t
+                    where t.host_id = v_host.id and t.state in ('starting', 'running', 'stopping')) then
+        raise exception 'tasks of host % may live under another run folder', v_host.name
+              using errcode = 'RZ409',
+                    hint = 'start the worker over that folder, or end its keeper and reboot or vouch for the host';
+    end if;
     update xce.host h
        set incarnation = h.incarnation + 1,
            changed = pg_current_xact_id()
@@ -44,8 +56,8 @@ begin
     returning h.* into v_host;
     -- The keeper outlives its worker and may still hold a longer fence that an earlier one was given; it
     -- is known to hold another only when this worker says so with a fetch (PROTOCOL 26).
-    insert into xce.incarnation (host_id, incarnation, boot_id, worker_version, fence_s_max, started_at)
-    select v_host.id, v_host.incarnation, p_boot_id, p_version,
+    insert into xce.incarnation (host_id, incarnation, boot_id, worker_version, run_folder, fence_s_max, started_at)
+    select v_host.id, v_host.incarnation, p_boot_id, p_version, p_folder,
            greatest(v_fence_s, max(i.fence_s_max) filter (where i.incarnation = v_host.incarnation - 1)), v_now
       from xce.incarnation i
      where i.host_id = v_host.id;
@@ -58,8 +70,7 @@ begin
         perform xce.advance_host(v_host.id, 'returned', 'worker', v_now);
     end if;
     return jsonb_build_object(
-        'host_id', v_host.id, 'host', v_host.name, 'incarnation', v_host.incarnation, 'fence_s', v_fence_s,
-        'heartbeat_s', xce.setting_value('heartbeat_s'), 'poll_s', xce.setting_value('worker_poll_s'),
+        'host_id', v_host.id, 'host', v_host.name, 'incarnation', v_host.incarnation,
         'keep', coalesce((
             select jsonb_agg(jsonb_build_object('job_id', t.job_id, 'attempt', t.attempt, 'index', t.index)
                              order by t.job_id, t.index)

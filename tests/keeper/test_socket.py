@@ -96,7 +96,6 @@ MALFORMED_ORDERS: list[dict[str, object]] = [
     {"env": []},
     {"cwd": ""},
     {"cwd": None},
-    {"make_cwd": 1},
     {"stdout": 3},
     {"fence": "maybe"},
     {"grace_s": -1},

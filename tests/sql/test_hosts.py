@@ -286,3 +286,55 @@ def test_31_a_hold_on_a_silent_host_is_not_committed(story: Story) -> None:
     assert story.apply(story.deciding("commit", grow)) == ["host"]
     story.fetch("h2")
     assert story.apply(story.deciding("commit", grow)) == [None]
+
+
+def test_29_over_another_folder_a_worker_is_not_believed(story: Story) -> None:
+    job = story.running_job({"h1": 1})
+
+    def register(folder: str, boot: str = "boot-1") -> None:
+        with story.worker_of("h1"):
+            story.one("select xce.worker_register(%s, '0', '[]', %s)", boot, folder)
+
+    register("one")
+    register("one")
+    story.conn.execute("savepoint before")
+    with pytest.raises(psycopg.Error) as refused:
+        register("two")
+    assert refused.value.sqlstate == "RZ409"
+    story.conn.execute("rollback to before")
+    assert story.tasks(job) == {0: "running"}
+    # Another boot: nothing of the last one lives.
+    register("two", "boot-2")
+    story.register("h1")
+    story.gone(job, 0)
+    register("three")
+
+
+def test_26_a_shorter_fence_counts_once_the_keeper_has_it(story: Story) -> None:
+    def longest() -> int:
+        query = "select fence_s_max from xce.incarnation where host_id = %s and incarnation = %s"
+        return int(story.one(query, story.hosts["h1"], story.incarnations["h1"]))
+
+    def fetch(fence_s: int | None) -> None:
+        with story.worker_of("h1"):
+            incarnation = story.incarnations["h1"]
+            story.one("select xce.worker_fetch(%s, true, %s)", incarnation, fence_s)
+
+    story.conn.execute("update xce.setting set value = 86400 where name = 'fence_s'")
+    fetch(300)
+    assert longest() == 86400
+    story.conn.execute("update xce.setting set value = 300 where name = 'fence_s'")
+    fetch(86400)
+    assert longest() == 86400
+    fetch(None)
+    assert longest() == 86400
+    fetch(300)
+    assert longest() == 300
+
+
+def test_a_changed_setting_reaches_a_worker_with_its_next_exchange(story: Story) -> None:
+    for name, value in (("heartbeat_s", 1), ("worker_poll_s", 2), ("output_keep_days", 3)):
+        story.conn.execute("update xce.setting set value = %s where name = %s", (value, name))
+    with story.worker_of("h1"):
+        answer = story.one("select xce.worker_fetch(%s, true)", story.incarnations["h1"])
+    assert (answer["heartbeat_s"], answer["poll_s"], answer["output_keep_days"]) == (1, 2, 3)

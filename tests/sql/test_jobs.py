@@ -398,3 +398,11 @@ def test_a_job_that_cannot_be_settled_holds_up_no_other(story: Story) -> None:
     assert story.job(other)["state"] == "exited"
     story.conn.execute("rollback")
     story.conn.execute("begin")
+
+
+def test_23_what_the_fence_ended_is_not_the_jobs_failure(story: Story) -> None:
+    job = story.running_job({"h1": 1, "h2": 1}, min_tasks=1)
+    story.gone(job, 1, None, signal=15, lost=True, reason="stopped by the fence of its host")
+    assert story.tasks(job) == {0: "running", 1: "lost"}
+    story.gone(job, 0)
+    assert (story.job(job)["state"], story.job(job)["exit_code"]) == ("done", 0)

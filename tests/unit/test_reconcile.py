@@ -147,3 +147,17 @@ def test_the_host_is_clear_when_all_that_lives_has_an_open_row() -> None:
     assert not is_clear(open_rows({KEY: wanted("ended")}), alive)
     assert not is_clear(frozenset(), alive)
     assert is_clear(frozenset(), {KEY: process("ended")})
+
+
+def test_29_nothing_new_starts_before_the_host_is_cleared() -> None:
+    new = wanted("starting")
+    row = {KEY: new}
+    assert reconcile(row, {}, fetched=1, now_s=0, may_start=False) == []
+    assert reconcile(row, {}, fetched=1, now_s=0, may_start=True) == [Start(new, LAUNCH)]
+
+
+def test_23_what_the_fence_ended_is_told_as_lost() -> None:
+    ended = process("ended", signal=15, by_fence=True)
+    [report] = actions(wanted("running"), processes=(ended,))
+    assert isinstance(report, Report)
+    assert (report.lost, report.signal) == (True, 15)

@@ -43,6 +43,7 @@ class MemoryLink:
         self.is_up = False
         self.cut: Cut = ""
         self.fence_s = 300.0
+        self.told_fence_s: float | None = None
         self.heartbeat_s = 5.0
         self.is_heartbeat = True
         self.hangs = False
@@ -70,7 +71,7 @@ class MemoryLink:
 
     # The Link protocol --------------------------------------------------------------------
 
-    async def register(self, boot_id: str, version: str, live: bytes) -> bytes:
+    async def register(self, boot_id: str, version: str, live: bytes, folder: str) -> bytes:
         self._lose("call")
         self.incarnation += 1
         keep = [
@@ -80,10 +81,9 @@ class MemoryLink:
         ]
         self._lose("answer")
         terms = {"host_id": 1, "host": "h1", "incarnation": self.incarnation, "keep": keep}
-        times = {"fence_s": self.fence_s, "heartbeat_s": self.heartbeat_s, "poll_s": 5.0}
-        return msgspec.json.encode({**terms, **times})
+        return msgspec.json.encode(terms)
 
-    async def fetch(self, incarnation: int, *, is_clear: bool) -> bytes:
+    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
         self._lose("call")
         if incarnation != self.incarnation:
             return b'{"stale":true}'
@@ -94,7 +94,9 @@ class MemoryLink:
                 row.state = "starting"
         self._lose("answer")
         tasks = [self._task(key, row) for key, row in self.rows.items() if row.state != "ended"]
+        self.told_fence_s = fence_s
         answer = {"stale": False, "is_heartbeat": self.is_heartbeat, "fence_s": self.fence_s}
+        answer |= {"heartbeat_s": self.heartbeat_s, "poll_s": 5.0}
         return msgspec.json.encode({**answer, "tasks": tasks})
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:

@@ -161,12 +161,12 @@ async def test_a_second_worker_on_the_same_folder_is_refused(site: Site) -> None
 async def test_a_link_without_a_database_is_a_lost_connection() -> None:
     link = WorkerLink("postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(ConnectionError):
-        await link.fetch(1, is_clear=False)
+        await link.fetch(1, is_clear=False, fence_s=None)
     await link.close()
 
 
 async def test_a_login_that_is_no_hosts_is_a_lost_connection(database: Database) -> None:
     link = WorkerLink(database.url)
     with pytest.raises(ConnectionError, match="no host has the login"):
-        await link.register("boot", "0", b"[]")
+        await link.register("boot", "0", b"[]", "folder")
     await link.close()

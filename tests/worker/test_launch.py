@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.worker.launch import Launcher, LaunchRefused, expanded
+from app.worker import launch as launch_module
+from app.worker.launch import Launcher, LaunchRefused, RunAs, expanded
 from app.worker.reconcile import Key, Launch
 from app.worker.sweep import stale_folders
 
@@ -92,3 +93,48 @@ def test_only_folders_of_ended_jobs_that_nobody_wrote_to_for_long_are_stale(
     os.utime(written, (0, 0))
     assert stale_folders(tmp_path, {2}, before_s=now_s - 7 * DAY_S) == [tmp_path / "1"]
     assert stale_folders(tmp_path / "none", set(), before_s=now_s) == []
+
+
+def test_something_strange_among_the_folders_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "5").write_text("no folder")
+    (tmp_path / "6").mkdir()
+    os.utime(tmp_path / "5", (0, 0))
+    os.utime(tmp_path / "6", (0, 0))
+    assert stale_folders(tmp_path, set(), before_s=DAY_S) == [tmp_path / "6"]
+
+
+@as_root
+def test_a_folder_that_was_not_finished_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = pwd.struct_passwd(("ann", "x", 4321, 4322, "", "/home/ann", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: ann)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid])
+    chown = os.chown
+
+    def die(*_: object, **__: object) -> None:
+        raise OSError("as if killed here")
+
+    monkeypatch.setattr(os, "chown", die)
+    with pytest.raises(LaunchRefused, match=r"^run folder: "):
+        launcher(tmp_path).prepare(KEY, launch(os_user="ann"))
+    assert not (tmp_path / "jobs" / "7").exists()
+    monkeypatch.setattr(os, "chown", chown)
+    prepared = launcher(tmp_path).prepare(KEY, launch(os_user="ann"))
+    assert Path(prepared.cwd).stat().st_uid == 4321
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["7"]
+
+
+def test_without_root_the_jobs_of_the_first_owner_run_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = RunAs("worker", "/home/worker", os.getuid() or 4321, os.getgid())
+    monkeypatch.setattr(launch_module, "_own_user", lambda: own)
+    launcher(tmp_path).prepare(KEY, launch(owner="ann"))
+    # A worker that is started again still knows whose jobs it runs.
+    again = launcher(tmp_path)
+    again.prepare(KEY, launch(owner="ann"))
+    with pytest.raises(LaunchRefused, match=r"^os_user_refused: .* another owner"):
+        again.prepare(KEY, launch(owner="bob"))
+    again.prepare(KEY, launch(owner="bob", os_user="worker"))
+    launcher(tmp_path, as_starter=True).prepare(KEY, launch(owner="bob"))
