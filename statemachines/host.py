@@ -42,6 +42,11 @@ HOST = Lifecycle(
         Edge("lost", "returned", "joining", "worker", "always a new incarnation"),
         Edge("lost", "retire", "down", "operator", "an operator vouches that it is off"),
         Edge("down", "remove", "removed", "operator", "final"),
-        *same("joining|up|draining|lost|down", "wish", "operator", "drain wanted, or no longer"),
+        *same(
+            "joining|up|draining|lost|down",
+            "wish",
+            "operator",
+            "drain wanted or not, or another size",
+        ),
     ),
 )

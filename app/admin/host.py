@@ -12,8 +12,8 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("name")
-@click.option("--cpus", type=click.IntRange(min=1), required=True)
-@click.option("--mem-mib", type=click.IntRange(min=0), required=True)
+@click.option("--cpus", type=click.IntRange(min=1))
+@click.option("--mem-mib", type=click.IntRange(min=0))
 @click.option("--gpus", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
 @click.option(
@@ -24,15 +24,16 @@ def command() -> None:
 def add(
     *,
     name: str,
-    cpus: int,
-    mem_mib: int,
+    cpus: int | None,
+    mem_mib: int | None,
     gpus: int,
     labels: tuple[str, ...],
     passfile: Path | None,
 ) -> None:
     """Add the host NAME and the database login of its worker.
 
-    Repeated for a host that exists, it only gives the login a new password.
+    For a host that exists (added over REST, or by this command before) it only gives the login a
+    new password; its size is changed over REST.
     """
     from app.db.administration import Administration, HostSize
     from app.runtime.settings import Settings
@@ -40,7 +41,7 @@ def add(
     with Administration.open(Settings.from_environment().database_url) as administration:
         login = administration.add_host(
             name,
-            HostSize(cpus, mem_mib, gpus),
+            None if cpus is None or mem_mib is None else HostSize(cpus, mem_mib, gpus),
             passfile=(passfile or Path(f"{name}.passfile")).absolute(),
             labels=parsed_labels(labels),
         )

@@ -1,6 +1,9 @@
-"""Hosts, for operators: list, show, drain, resume."""
+"""Hosts: everybody may look; operators add, change, drain, resume, vouch for and remove them."""
 
-from litestar import Response, get, post
+import re
+from typing import LiteralString, get_args
+
+from litestar import Response, delete, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
@@ -10,22 +13,32 @@ from app.api.auth import check_operator
 from app.api.problems import not_found
 from app.api.schema import doc
 from app.api.services import Services
+from app.api.terms import invalid
 from app.db.accounts import Caller
 from app.db.errors import translated
-from app.db.hosts import WishCall, host_named, list_hosts
+from app.db.hosts import (
+    HostCall,
+    PutCall,
+    RetireCall,
+    WishCall,
+    host_named,
+    list_hosts,
+    login_of,
+)
 from app.db.statements import statement
-from app.wire.hosts import Host, HostState
+from app.wire.fields import HostName
+from app.wire.hosts import Host, HostDown, HostPut, HostState
 from app.wire.jobs import Nothing
 from app.wire.pages import Page
 
 PATH = "/v1/hosts"
+NAME = re.compile(get_args(HostName)[1].pattern)
 
 
 @get(PATH, opt=doc("List hosts", gives=Page[Host], query=("state", "cursor", "limit")))
 async def show_hosts(
     request: Asked, caller: NamedDependency[Caller], services: NamedDependency[Services]
 ) -> Response[bytes]:
-    check_operator(caller)
     query = Query(request, "state", "cursor", "limit")
     limit = query.limit()
     states = query.choices("state", HostState)
@@ -42,9 +55,84 @@ async def show_host(
     caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
-    check_operator(caller)
     Query(request)
     return answered(await _host(services, name))
+
+
+@put(
+    f"{PATH}/{{name:str}}",
+    opt=doc(
+        "Add a host (201, joining), or give one another size and other labels (200)",
+        gives=Host,
+        body=HostPut,
+        told="A new host's login gets its password by `xce host add NAME`, over the database. "
+        "A size below what is used or held is refused as `drain_first`.",
+    ),
+)
+async def put_host(
+    request: Asked,
+    name: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    check_operator(caller)
+    Query(request)
+    size, sha256 = await body_of(request, HostPut)
+    if not NAME.search(name):
+        raise invalid("name", "a host's name has letters, digits, dots and dashes, 63 at most")
+    with translated():
+        login = await login_of(services.pool, name)
+    facts = caller_facts(request, caller, f"{PATH}/{name}", sha256)
+    call = PutCall(name=name, login=login, size=size, **facts)
+    return await _changed(services, statement("put_host"), call)
+
+
+@delete(
+    f"{PATH}/{{name:str}}",
+    opt=doc(
+        "Remove a host that is down, for good",
+        gives=None,
+        status=204,
+        told="Drain it first; one that is lost has to be vouched for with `down`.",
+    ),
+)
+async def remove_host(
+    request: Asked,
+    name: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[None]:
+    check_operator(caller)
+    Query(request)
+    _, sha256 = await body_of(request, Nothing)
+    _check_name(name)
+    call = HostCall(name=name, **caller_facts(request, caller, f"{PATH}/{name}", sha256))
+    answer = await services.commit(statement("remove_host"), call)
+    return Response(None, status_code=answer.status, headers=replay_header(answer))
+
+
+@post(
+    f"{PATH}/{{name:str}}/down",
+    opt=doc(
+        "Vouch that a lost host is off: its tasks end as lost",
+        gives=Host,
+        status=202,
+        body=HostDown,
+    ),
+)
+async def retire_host(
+    request: Asked,
+    name: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    check_operator(caller)
+    Query(request)
+    ask, sha256 = await body_of(request, HostDown)
+    _check_name(name)
+    facts = caller_facts(request, caller, f"{PATH}/{name}/down", sha256)
+    call = RetireCall(name=name, confirm_dead=ask.confirm_dead, **facts)
+    return await _changed(services, statement("retire_host"), call)
 
 
 @post(
@@ -83,8 +171,14 @@ async def _wish(
     _, sha256 = await body_of(request, Nothing)
     _check_name(name)
     facts = caller_facts(request, caller, f"{PATH}/{name}/{wish}", sha256)
-    answer = await services.commit(statement("wish_host"), WishCall(name=name, wish=wish, **facts))
-    host = await _host(services, name)
+    call = WishCall(name=name, wish=wish, **facts)
+    return await _changed(services, statement("wish_host"), call)
+
+
+async def _changed(services: Services, query: LiteralString, call: HostCall) -> Response[bytes]:
+    """The host after the call."""
+    answer = await services.commit(query, call)
+    host = await _host(services, call.name)
     return answered(host, status=answer.status, headers=replay_header(answer))
 
 
@@ -104,4 +198,12 @@ def _check_name(name: str) -> None:
         raise not_found("host")
 
 
-HANDLERS = [show_hosts, show_host, drain_host, resume_host]
+HANDLERS = [
+    show_hosts,
+    show_host,
+    put_host,
+    remove_host,
+    drain_host,
+    resume_host,
+    retire_host,
+]

@@ -29,6 +29,8 @@ class Note(Struct, frozen=True):
     body: type[Struct] | None
     query: tuple[str, ...]
     is_open: bool
+    told: str | None
+    also: str | None
 
 
 def doc(  # noqa: PLR0913 - one name for each thing that the page tells
@@ -39,9 +41,11 @@ def doc(  # noqa: PLR0913 - one name for each thing that the page tells
     body: type[Struct] | None = None,
     query: tuple[str, ...] = (),
     is_open: bool = False,
+    told: str | None = None,
+    also: str | None = None,
 ) -> dict[str, Any]:
-    """The note of a handler, as its `opt`."""
-    return {NOTE: Note(summary, gives, status, body, query, is_open)}
+    """The note of a handler, as its `opt`; `also` is a media type it gives beside JSON."""
+    return {NOTE: Note(summary, gives, status, body, query, is_open, told, also)}
 
 
 def document(handlers: Iterable[HTTPRouteHandler], version: str) -> dict[str, Any]:
@@ -72,16 +76,13 @@ def document(handlers: Iterable[HTTPRouteHandler], version: str) -> dict[str, An
 def _operation(
     handler: HTTPRouteHandler, note: Note, schemas: dict[Any, dict[str, Any]]
 ) -> dict[str, Any]:
-    given = (
-        {"application/json": {"schema": schemas[note.gives]}} if note.gives else {"text/plain": {}}
-    )
     refused = {"application/problem+json": {"schema": schemas[Problem]}}
     operation: dict[str, Any] = {
         "summary": note.summary,
         "operationId": handler.handler_name.rpartition(".")[2],
         "parameters": _parameters(handler, note),
         "responses": {
-            str(note.status): {"description": "as it is now", "content": given},
+            str(note.status): _given(note, schemas),
             "default": {"description": "refused; `code` says why", "content": refused},
         },
     }
@@ -89,9 +90,22 @@ def _operation(
         content = {"application/json": {"schema": schemas[note.body]}}
         is_needed = any(field.required for field in msgspec.structs.fields(note.body))
         operation["requestBody"] = {"required": is_needed, "content": content}
+    if note.told is not None:
+        operation["description"] = note.told
     if note.is_open:
         operation["security"] = []
     return operation
+
+
+def _given(note: Note, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    if note.status == 204:
+        return {"description": "done; there is nothing to tell"}
+    content: dict[str, Any] = {"text/plain": {}}
+    if note.gives:
+        content = {"application/json": {"schema": schemas[note.gives]}}
+    if note.also is not None:
+        content[note.also] = {}
+    return {"description": "as it is now", "content": content}
 
 
 def _parameters(handler: HTTPRouteHandler, note: Note) -> list[dict[str, Any]]:
@@ -104,7 +118,8 @@ def _parameters(handler: HTTPRouteHandler, note: Note) -> list[dict[str, Any]]:
         {"name": name, "in": "query", "schema": _KINDS.get(name, {"type": "string"})}
         for name in note.query
     ]
-    headers = ["Idempotency-Key"] if note.body is not None else []
+    takes_key = note.body is not None or "DELETE" in handler.http_methods
+    headers = ["Idempotency-Key"] if takes_key else []
     if "job_id" in names and note.body is not None:
         headers.append("If-Match")
     in_header = [{"name": name, "in": "header", "schema": {"type": "string"}} for name in headers]

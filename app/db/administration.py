@@ -30,6 +30,7 @@ REVOKE_TOKEN = """
        and revoked_at is null
  returning id
 """
+HOST_ID = "select id from xce.host where name = %s and state <> 'removed'"
 ADD_HOST = "select xce.add_host(%s, %s, %s, %s, %s, %s)"
 LOCK_SETTINGS = "select name, value::double precision from xce.setting order by name for update"
 WRITE_SETTING = "update xce.setting set value = %s where name = %s"
@@ -103,10 +104,23 @@ class Administration:
         return self._number(REVOKE_TOKEN, token_id) is not None
 
     def add_host(
-        self, name: str, size: HostSize, *, passfile: Path, labels: Mapping[str, str] | None = None
+        self,
+        name: str,
+        size: HostSize | None,
+        *,
+        passfile: Path,
+        labels: Mapping[str, str] | None = None,
     ) -> Login:
-        """Make the host and its login, or a new password for a login that is there already."""
+        """Make the host and its login, or a new password for a login that is there already.
+
+        A host that is known keeps its size and labels. Raises Refused for a new one without a size.
+        """
         with self._conn.transaction():
+            is_known = self._number(HOST_ID, name) is not None
+            if size is None and not is_known:
+                raise Refused(
+                    f"there is no host {name} yet: say its size with --cpus and --mem-mib"
+                )
             login = logins.make_login(
                 self._conn,
                 logins.host_login_name(self._conn.info.dbname, name),
@@ -114,8 +128,9 @@ class Administration:
                 url=self._url,
                 passfile=passfile,
             )
-            size_and_labels = (size.cpus, size.mem_mib, size.gpus, Jsonb(dict(labels or {})))
-            self._sure_number(ADD_HOST, name, *size_and_labels, login.name)
+            if size is not None and not is_known:
+                amounts = (size.cpus, size.mem_mib, size.gpus)
+                self._sure_number(ADD_HOST, name, *amounts, Jsonb(dict(labels or {})), login.name)
         return login
 
     def add_controller_login(self, passfile: Path) -> Login:

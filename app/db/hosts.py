@@ -4,14 +4,34 @@ from psycopg.rows import class_row
 
 from app.db.batch import Connection
 from app.db.calls import Call
+from app.db.connect import Pool
+from app.db.logins import host_login_name
 from app.db.reads import selected
-from app.wire.hosts import Host
+from app.wire.hosts import Host, HostPut
 
 
-class WishCall(Call, frozen=True, kw_only=True):
-    """Drain a host or resume it."""
+class HostCall(Call, frozen=True, kw_only=True):
+    """Remove a host."""
 
     name: str
+
+
+class PutCall(HostCall, frozen=True, kw_only=True):
+    """Make a host, or give it another size; `login` is the one that a new host gets."""
+
+    login: str
+    size: HostPut
+
+
+class RetireCall(HostCall, frozen=True, kw_only=True):
+    """Vouch that a lost host is off."""
+
+    confirm_dead: bool
+
+
+class WishCall(HostCall, frozen=True, kw_only=True):
+    """Drain a host or resume it."""
+
     wish: str
 
 
@@ -36,3 +56,9 @@ async def host_named(conn: Connection, name: str) -> Host | None:
     """The host that bears this name now."""
     found = await list_hosts(conn, name=name)
     return found[0] if found else None
+
+
+async def login_of(pool: Pool, name: str) -> str:
+    """The login that `xce host add` gives to a host of this name."""
+    async with pool.connection() as conn:
+        return host_login_name(conn.info.dbname, name)

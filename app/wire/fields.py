@@ -30,6 +30,7 @@ OutputPattern = Annotated[
 EnvName = Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*" + _END)]
 HostName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?" + _END)]
 
+Labels = Annotated[dict[Label, Label], Meta(max_length=256)]
 Argv = Annotated[list[Text], Meta(min_length=1, max_length=4_096)]
 Env = Annotated[dict[EnvName, Text], Meta(max_length=4_096)]
 HostNames = Annotated[list[HostName], Meta(max_length=4_096)]

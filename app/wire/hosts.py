@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from app.wire.fields import Amount, Count, Labels
+
 HostState = Literal["joining", "up", "draining", "lost", "down", "removed"]
 
 
@@ -27,3 +29,25 @@ class Host(Struct, frozen=True, gc=False):
     gpus_used: int
     gpus_held: int
     last_seen_at: datetime | None
+
+
+class HostPut(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `PUT /v1/hosts/{name}`: what the machine has to give, as a whole.
+
+    A name that is not known makes a host in `joining`. Its login and password come by
+    `xce host add NAME`, over the database.
+    """
+
+    cpus: Count
+    mem_mib: Amount
+    gpus: Amount = 0
+    labels: Labels = {}
+
+
+class HostDown(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/hosts/{name}/down`: the operator vouches that a lost host is off.
+
+    That counts as an expired fence: its tasks end as `lost` at once.
+    """
+
+    confirm_dead: bool = False

@@ -19,13 +19,8 @@ begin
     if found then
         return v_id;
     end if;
-    insert into xce.host (name, login, state, cpus, mem_mib, gpus, labels)
-    values (p_name, p_login, 'joining', p_cpus, p_mem_mib, p_gpus, p_labels)
-    returning id into v_id;
-    insert into xce.history (lifecycle, row_id, version, at, source, event, target, actor, detail, era)
-    values ('host', v_id, 1, clock_timestamp(), 'none', 'register', 'joining', 'operator',
-            jsonb_build_object('name', p_name, 'cpus', p_cpus, 'mem_mib', p_mem_mib, 'gpus', p_gpus), xce.era());
-    return v_id;
+    return xce.insert_host(p_name, p_login, jsonb_build_object('cpus', p_cpus, 'mem_mib', p_mem_mib, 'gpus', p_gpus,
+                                                               'labels', p_labels), null, clock_timestamp());
 end;
 $$;
 

@@ -1,4 +1,5 @@
--- Purpose: the only writer of a host's state. Moves one host along p_event and writes its history.
+-- Purpose: the only writer of a host's state. Moves one host along p_event and writes its history, with
+--   p_detail: what else the caller changed of the row.
 -- Locks: host. Raises: RZ422.
 create or replace function xce.advance_host(
     p_id bigint,
@@ -7,7 +8,8 @@ create or replace function xce.advance_host(
     p_now timestamptz,
     p_reason text default null,
     p_epoch bigint default null,
-    p_actor_id bigint default null
+    p_actor_id bigint default null,
+    p_detail jsonb default null
 )
 returns void
 language plpgsql
@@ -36,8 +38,8 @@ begin
      where h.id = p_id
     returning h.* into v_host;
     insert into xce.history (lifecycle, row_id, version, at, source, event, target,
-                             actor, actor_id, reason, epoch, era)
+                             actor, actor_id, reason, detail, epoch, era)
     values ('host', p_id, v_host.version, p_now, v_edge.source, p_event, v_edge.target,
-            p_actor, p_actor_id, p_reason, p_epoch, xce.era());
+            p_actor, p_actor_id, p_reason, p_detail, p_epoch, xce.era());
 end;
 $$;

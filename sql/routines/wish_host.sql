@@ -36,6 +36,10 @@ begin
                                  case when v_is_drain then 'drain wanted' end, null, v_user);
     end if;
     if v_is_drain then
+        -- No worker ever had this one: nothing can run there, and nobody will ever say so.
+        if v_host.state = 'joining' and v_host.incarnation = 0 then
+            perform xce.advance_host(v_host.id, 'cleared', 'controller', v_now, 'no worker ever registered');
+        end if;
         perform xce.settle_host(v_host.id, v_now);
     elsif v_host.state in ('draining', 'down') then
         perform xce.advance_host(v_host.id, 'resume', 'operator', v_now, null, null, v_user);

@@ -128,25 +128,11 @@ def test_an_unknown_project_queue_or_host_is_refused(alice: Client) -> None:
     assert submit(hosts=["h77"])[0] == 422
 
 
-def test_hosts_are_for_operators(world: World, alice: Client, operator: Client) -> None:
-    world.hosts("h1")
-    for reply in (
-        alice.get("/v1/hosts"),
-        alice.get("/v1/hosts/h1"),
-        alice.post("/v1/hosts/h1/drain"),
-        alice.post("/v1/hosts/h1/resume"),
-    ):
-        assert refused(reply) == (403, "not_allowed")
-    for name in ("h9", "%00", "h1%20"):
-        assert refused(operator.get(f"/v1/hosts/{name}")) == (404, "not_found")
-        assert refused(operator.post(f"/v1/hosts/{name}/drain")) == (404, "not_found")
-
-
 def test_unknown_routes_and_methods_are_problems_too(reader: Client) -> None:
     assert refused(reader.get("/v1/nothing")) == (404, "not_found")
     assert refused(reader.get("/")) == (404, "not_found")
     assert refused(reader.call("DELETE", "/v1/jobs", None, {})) == (405, "method_not_allowed")
-    assert refused(reader.call("PUT", "/v1/hosts/h1", b"", {})) == (405, "method_not_allowed")
+    assert refused(reader.call("PUT", "/v1/jobs/1", b"", {})) == (405, "method_not_allowed")
 
 
 def test_an_unknown_query_is_refused_never_ignored(reader: Client) -> None:

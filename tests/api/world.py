@@ -51,6 +51,12 @@ class Client:
         text = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         return self.call("POST", path, text or b"", headers)
 
+    def put(self, path: str, body: Any, **headers: str) -> Reply:
+        return self.call("PUT", path, json.dumps(body).encode(), headers)
+
+    def delete(self, path: str, **headers: str) -> Reply:
+        return self.call("DELETE", path, None, headers)
+
     def call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.token is not None:

@@ -108,6 +108,26 @@ def test_a_host_gets_a_login_that_may_only_be_a_worker(
                 conn.execute(sql.SQL("select from {}").format(sql.Identifier(*table.split("."))))
 
 
+def test_a_host_that_rest_made_gets_its_login_and_a_new_one_wants_a_size(
+    run: Run, database: Database, tmp_path: Path
+) -> None:
+    options = ("--passfile", str(tmp_path / "n1.passfile"))
+    refused = run("host", "add", "n1", *options)
+    assert isinstance(refused.exception, Refused)
+    assert "--cpus" in str(refused.exception)
+    assert not list(tmp_path.iterdir())
+    login = host_login_name(database.name, "n1")
+    with database.connect() as conn:
+        conn.execute("select xce.add_host('n1', 4, 10, 0, '{}', %s)", (login,))
+    made = run("host", "add", "n1", *options)
+    assert made.exit_code == 0, made.output
+    url = login_url(database.url, login, tmp_path / "n1.passfile")
+    with psycopg.connect(url, autocommit=True) as conn:
+        row = conn.execute("select xce.worker_register('boot', '1', '[]')").fetchone()
+    assert row is not None
+    assert row[0]["host"] == "n1"
+
+
 def test_settings_are_read_changed_and_refused(run: Run) -> None:
     assert run("setting", "lease_s").output == "lease_s 5\n"
     assert run("setting", "lease_s", "2.5").output == "lease_s 2.5\n"

@@ -282,6 +282,10 @@ def sweep_silence(story: Story, jobs: list[int]) -> Act:
 def sweep_one(story: Story, jobs: list[int]) -> Act:
     """Of h2 alone, whose loss frees room on h1."""
     assigned(story, jobs)
+    return sweep_h2(story)
+
+
+def sweep_h2(story: Story) -> Act:
     story.conn.execute(
         "update xce.heartbeat set last_seen_at = '-infinity' where host_id = %s",
         (story.hosts["h2"],),
@@ -317,6 +321,26 @@ def drain(_story: Story, _jobs: list[int]) -> Act:
     return lambda s: s.wish("h1", "drain")
 
 
+def retire(story: Story, jobs: list[int]) -> Act:
+    """Of h2, lost with the tasks of two jobs on it; what they fail frees room on h1."""
+    assigned(story, jobs)
+    story.fetch("h2")
+    sweep_h2(story)(story)
+    return lambda s: s.operate("retire_host", "h2", confirm_dead=True)
+
+
+def put(_story: Story, _jobs: list[int]) -> Act:
+    size = {"cpus": 9, "mem_mib": 1000, "gpus": 0, "labels": {}}
+    return lambda s: s.operate("put_host", "h1", login="story_h1", size=size)
+
+
+def remove(story: Story, _jobs: list[int]) -> Act:
+    """Of h2, whose machine somebody switched off."""
+    sweep_h2(story)(story)
+    story.operate("retire_host", "h2", confirm_dead=True)
+    return lambda s: s.operate("remove_host", "h2")
+
+
 # The claim skips tasks that somebody has, so that it waits for its heartbeat only.
 ENTRY_POINTS: list[tuple[Scene, str]] = [
     (place, "fence job request host"),
@@ -340,6 +364,9 @@ ENTRY_POINTS: list[tuple[Scene, str]] = [
     (fetch, "task heartbeat"),
     (register, "host heartbeat"),
     (drain, "host"),
+    (retire, "job request task host heartbeat"),
+    (put, "host"),
+    (remove, "host"),
 ]
 
 

@@ -208,6 +208,12 @@ class Story:
         call = self.call("root", f"/v1/hosts/{host}/{wish}", name=host, wish=wish)
         return accepted(self.one("select xce.wish_host(%s)", Jsonb(call)))
 
+    def operate(self, routine: str, host: str, *, user: str = "root", **members: Any) -> int:
+        """Put, retire or remove a host."""
+        self.user("root", is_operator=True)
+        call = self.call(user, f"/v1/hosts/{host}/{routine}", name=host, **members)
+        return accepted(self.one(f"select xce.{routine}(%s)", Jsonb(call)))
+
     # -- the leader --------------------------------------------------------------------------
 
     def lead(self) -> int:

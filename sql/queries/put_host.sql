@@ -1,0 +1,1 @@
+select xce.put_host(%(call)s::jsonb)

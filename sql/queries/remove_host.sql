@@ -1,0 +1,1 @@
+select xce.remove_host(%(call)s::jsonb)

@@ -1,0 +1,1 @@
+select xce.retire_host(%(call)s::jsonb)
