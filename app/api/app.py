@@ -7,7 +7,8 @@ from typing import Any
 from litestar import Litestar
 from litestar.di import Provide
 
-from app.api import health, hosts, jobs, pages, reports, resizes
+from app.api import health, hosts, jobs, pages, reports, resizes, tokens
+from app.api import settings as setting_routes
 from app.api.auth import believed_caller, caller
 from app.api.draining import drained
 from app.api.metrics import measured
@@ -22,6 +23,8 @@ DOCUMENTED = [
     *resizes.HANDLERS,
     *hosts.HANDLERS,
     *reports.HANDLERS,
+    *setting_routes.HANDLERS,
+    *tokens.HANDLERS,
     *health.HANDLERS,
 ]
 

@@ -1,0 +1,1 @@
+select xce.change_setting(%(call)s::jsonb)

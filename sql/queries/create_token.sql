@@ -1,0 +1,1 @@
+select xce.create_token(%(call)s::jsonb)

@@ -1,0 +1,1 @@
+select xce.revoke_token(%(call)s::jsonb)
