@@ -26,6 +26,7 @@ from app.db.jobs import (
     CommandCall,
     JobFilter,
     SubmitCall,
+    TaskFilter,
     is_visible,
     job_in_full,
     jobs_by_id,
@@ -33,10 +34,12 @@ from app.db.jobs import (
     list_tasks,
 )
 from app.db.statements import statement
-from app.wire.jobs import Job, JobState, JobSubmit, Nothing, Task
+from app.wire.jobs import Job, JobState, JobSubmit, Nothing, Task, TaskState
 from app.wire.pages import Page
 
 PATH = "/v1/jobs"
+FILTERS = ("state", "name", "owner", "project", "queue", "cursor", "limit")
+TASK_FILTERS = ("all", "state", "host", "cursor", "limit")
 
 
 def _command_doc(told: str) -> dict[str, Any]:
@@ -55,16 +58,15 @@ async def submit_job(
     return job_answered(await _job(services, caller, answer.id), answer)
 
 
-@get(
-    PATH, opt=doc("List jobs", gives=Page[Job], query=("state", "name", "owner", "cursor", "limit"))
-)
+@get(PATH, opt=doc("List jobs", gives=Page[Job], query=FILTERS))
 async def show_jobs(
     request: Asked, caller: NamedDependency[Caller], services: NamedDependency[Services]
 ) -> Response[bytes]:
-    query = Query(request, "state", "name", "owner", "cursor", "limit")
+    query = Query(request, *FILTERS)
     limit = query.limit()
     wanted = JobFilter(
-        states=query.choices("state", JobState), name=query.text("name"), owner=query.text("owner")
+        states=query.choices("state", JobState),
+        **{name: query.text(name) for name in ("name", "owner", "project", "queue")},
     )
     with translated():
         async with services.pool.connection() as conn:
@@ -142,7 +144,7 @@ async def _command(
 
 @get(
     f"{PATH}/{{job_id:str}}/tasks",
-    opt=doc("List a job's tasks", gives=Page[Task], query=("all", "cursor", "limit")),
+    opt=doc("List a job's tasks", gives=Page[Task], query=TASK_FILTERS),
 )
 async def show_tasks(
     request: Asked,
@@ -150,16 +152,20 @@ async def show_tasks(
     caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
-    query = Query(request, "all", "cursor", "limit")
-    number, limit = id_of(job_id, "job"), query.limit()
+    query = Query(request, *TASK_FILTERS)
+    limit = query.limit()
+    wanted = TaskFilter(
+        job_id=id_of(job_id, "job"),
+        is_all=query.flag("all"),
+        states=query.choices("state", TaskState),
+        host=query.text("host"),
+    )
     after = _task_cursor(query.text("cursor"))
     with translated():
         async with services.pool.connection() as conn:
-            if not await is_visible(conn, number, sees_only=caller.sees_only):
+            if not await is_visible(conn, wanted.job_id, sees_only=caller.sees_only):
                 raise not_found("job")
-            tasks = await list_tasks(
-                conn, number, is_all=query.flag("all"), after=after, limit=limit + 1
-            )
+            tasks = await list_tasks(conn, wanted, after=after, limit=limit + 1)
     return page(tasks, limit, lambda task: opaque(f"{task.index} {task.attempt}".encode()))
 
 

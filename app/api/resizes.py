@@ -19,7 +19,9 @@ from app.db.errors import translated
 from app.db.jobs import is_visible
 from app.db.resizes import CancelCall, ResizeCall, ResizeFilter, list_resizes, resizes_by_id
 from app.wire.pages import Page
-from app.wire.resizes import CancelAsk, Resize, ResizeAsk
+from app.wire.resizes import CancelAsk, RequestKind, RequestState, Resize, ResizeAsk
+
+FILTERS = ("all", "kind", "state", "cursor", "limit")
 
 
 @post(
@@ -42,7 +44,7 @@ async def ask_resize(
 
 @get(
     "/v1/jobs/{job_id:str}/resizes",
-    opt=doc("List a job's requests", gives=Page[Resize], query=("all", "cursor", "limit")),
+    opt=doc("List a job's requests", gives=Page[Resize], query=FILTERS),
 )
 async def show_resizes(
     request: Asked,
@@ -50,9 +52,14 @@ async def show_resizes(
     caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
-    query = Query(request, "all", "cursor", "limit")
+    query = Query(request, *FILTERS)
     limit = query.limit()
-    wanted = ResizeFilter(job_id=id_of(job_id, "job"), is_all=query.flag("all"))
+    wanted = ResizeFilter(
+        job_id=id_of(job_id, "job"),
+        is_all=query.flag("all"),
+        kinds=query.choices("kind", RequestKind),
+        states=query.choices("state", RequestState),
+    )
     with translated():
         async with services.pool.connection() as conn:
             if not await is_visible(conn, wanted.job_id, sees_only=caller.sees_only):

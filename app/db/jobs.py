@@ -71,6 +71,17 @@ class JobFilter(Struct, frozen=True):
     states: list[str] | None = None
     name: str | None = None
     owner: str | None = None
+    project: str | None = None
+    queue: str | None = None
+
+
+class TaskFilter(Struct, frozen=True):
+    """Which tasks of a job a list shows: those in `states`, else the open ones, or all."""
+
+    job_id: int
+    is_all: bool = False
+    states: list[str] | None = None
+    host: str | None = None
 
 
 class Launch(Struct, frozen=True):
@@ -133,15 +144,17 @@ async def is_visible(conn: Connection, job_id: int, *, sees_only: int | None) ->
 
 
 async def list_tasks(
-    conn: Connection, job_id: int, *, is_all: bool, after: Sequence[int], limit: int
+    conn: Connection, wanted: TaskFilter, *, after: Sequence[int], limit: int
 ) -> list[Task]:
-    """A job's open tasks, or all it ever had, after (index, attempt)."""
+    """A job's tasks after (index, attempt)."""
     async with conn.cursor(row_factory=class_row(Task)) as cursor:
         await cursor.execute(
             statement("tasks_of_job"),
             {
-                "job_id": job_id,
-                "all": is_all,
+                "job_id": wanted.job_id,
+                "all": wanted.is_all,
+                "states": wanted.states,
+                "host": wanted.host,
                 "after_index": after[0],
                 "after_attempt": after[1],
                 "limit": limit,

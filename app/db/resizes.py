@@ -45,10 +45,12 @@ class CancelCall(Call, frozen=True, kw_only=True):
 
 
 class ResizeFilter(Struct, frozen=True):
-    """Which requests of a job a list shows: grows and shrinks, or starts too."""
+    """Which requests of a job a list shows: `kinds`, else grows and shrinks, or starts too."""
 
     job_id: int
     is_all: bool = False
+    kinds: list[str] | None = None
+    states: list[str] | None = None
 
 
 async def resizes_by_id(
@@ -70,6 +72,8 @@ async def list_resizes(
             {
                 "job_id": wanted.job_id,
                 "all": wanted.is_all,
+                "kinds": wanted.kinds,
+                "states": wanted.states,
                 "after": after,
                 "limit": limit,
                 "user_id": None,

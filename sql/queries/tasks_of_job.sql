@@ -1,4 +1,4 @@
--- The open tasks of a job, or all of them, by index and then attempt.
+-- Tasks of a job by index and then attempt: those in the states named, else the open ones, or all.
 select t.index,
        t.attempt,
        h.name as host,
@@ -17,7 +17,9 @@ select t.index,
   from xce.task t
   join xce.host h on h.id = t.host_id
  where t.job_id = %(job_id)s::bigint
-   and (t.is_open or %(all)s::boolean)
+   and case when %(states)s::text[] is null then t.is_open or %(all)s::boolean
+            else t.state = any (%(states)s::text[]) end
+   and (%(host)s::text is null or h.name = %(host)s::text)
    and (t.index, t.attempt) > (%(after_index)s::integer, %(after_attempt)s::integer)
  order by t.index, t.attempt
  limit %(limit)s::integer
