@@ -51,6 +51,7 @@ grant execute on function
     -- Pure ones that reading queries use.
     xce.setting_value (text),
     xce.seconds (numeric),
+    xce.day_begins (date, text),
     xce.staying_members (bigint),
     xce.claimed_tasks (bigint)
     to xce_controller;

@@ -7,7 +7,7 @@ from typing import Any
 from litestar import Litestar
 from litestar.di import Provide
 
-from app.api import health, hosts, jobs, pages, reports, resizes, tokens
+from app.api import health, hosts, jobs, pages, reports, resizes, tokens, usage
 from app.api import settings as setting_routes
 from app.api.auth import believed_caller, caller
 from app.api.draining import drained
@@ -25,6 +25,7 @@ DOCUMENTED = [
     *reports.HANDLERS,
     *setting_routes.HANDLERS,
     *tokens.HANDLERS,
+    *usage.HANDLERS,
     *health.HANDLERS,
 ]
 

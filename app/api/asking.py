@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import Any, NoReturn, TypeVar, get_args
 
 import msgspec
@@ -21,6 +22,7 @@ LIMIT = 100
 LIMIT_MAX = 1_000
 KEY_BYTES_MAX = 255
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _UNKNOWN = re.compile(r"unknown field `(.*?)`", re.DOTALL)
 _AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 _KEY_AT = re.compile(r" - at `key` in `(.*)`$", re.DOTALL)
@@ -113,6 +115,23 @@ class Query:
             if value not in known:
                 raise invalid_query(name, f"say one of {', '.join(known)}")
         return given or None
+
+    def choice(self, name: str, known: Sequence[str]) -> Any:
+        """The one value given, of those known; None where there is none."""
+        text = self.text(name)
+        if text is not None and text not in known:
+            raise invalid_query(name, f"say one of {', '.join(known)}")
+        return text
+
+    def day_or_moment(self, name: str) -> date | datetime | None:
+        """A date, or a time in RFC 3339 with its offset."""
+        text = self.text(name)
+        if text is None or not _DATE.fullmatch(text):
+            return self.moment(name)
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            raise invalid_query(name, "there is no such day") from None
 
     def moment(self, name: str) -> datetime | None:
         """A time in RFC 3339, with its offset."""

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
 from app.wire.problem import Problem
+from app.wire.reports import UsageBy
 
 NOTE = "doc"
 REF = "#/components/schemas/{name}"
@@ -16,6 +17,9 @@ _PARAMETER = re.compile(r"\{(\w+):\w+\}")
 _KINDS: dict[str, dict[str, Any]] = {
     "all": {"type": "boolean", "default": False},
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+    "by": {"enum": list(get_args(UsageBy)), "default": "project"},
+    "tz": {"type": "string", "default": "UTC", "description": "an IANA time zone"},
+    "format": {"enum": ["json", "csv"]},
     "as_of": {"type": "string", "format": "date-time"},
 }
 

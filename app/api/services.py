@@ -51,6 +51,8 @@ class Services:
         self._url = settings.database_url
         self._pool_max = settings.pool_max
         self._wake = settings.scheduler_wake
+        #: Names that the database is known to know.
+        self.time_zones = {"UTC"}
         self._doorbell = Doorbell(settings.database_url)
         self.callers: Batch[bytes, Caller | None] = Batch(
             self._url, callers, application="xce api callers", is_repeatable=True

@@ -1,7 +1,7 @@
 """What was: history, usage and allocation as REST speaks of them."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -38,6 +38,42 @@ class Usage(Struct, frozen=True, gc=False):
     gpu_seconds: Exact
     cpu_used_s: Exact
     mem_peak_mib: int | None
+
+
+UsageBy = Literal["job", "owner", "project", "queue", "host", "day", "hour"]
+
+
+class UsageItem(Struct, frozen=True, kw_only=True, gc=False):
+    """Sums of one group, exact to the microsecond; the member named as `by` says whose.
+
+    `day` is a date in the report's time zone, `hour` the moment at which it began.
+    """
+
+    job: int | UnsetType = UNSET
+    owner: str | UnsetType = UNSET
+    project: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    host: str | UnsetType = UNSET
+    day: str | UnsetType = UNSET
+    hour: str | UnsetType = UNSET
+    task_seconds: Exact
+    cpu_seconds: Exact
+    mem_mib_seconds: Exact
+    gpu_seconds: Exact
+    cpu_used_s: Exact
+    mem_peak_mib: int | None
+
+
+class UsageReport(Struct, frozen=True, rename={"from_at": "from", "to_at": "to"}):
+    """What was given in [from, to), which ends at `as_of` at the latest; `next` is always null."""
+
+    by: UsageBy
+    tz: str
+    from_at: datetime | None
+    to_at: datetime
+    as_of: datetime
+    items: list[UsageItem]
+    next: str | None = None
 
 
 class AllocatedTask(Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ select %(job_id)s::bigint as job_id,
   from (
        select coalesce(sum(r.us), 0) as task_us,
               coalesce(sum(r.us * r.cpus), 0) as cpu_us,
-              coalesce(sum(r.us * r.mem_mib), 0) as mem_mib_us,
+              coalesce(sum(r.us::numeric * r.mem_mib), 0) as mem_mib_us,
               coalesce(sum(r.us * r.gpus), 0) as gpu_us
          from (
               select l.cpus,

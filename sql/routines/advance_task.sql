@@ -1,5 +1,5 @@
 -- Purpose: the only writer of a task's state. Moves all of p_ids along p_event, writes their history
---   and closes the allocation ranges of those that ended. p_facts, parallel to p_ids, carries what
+--   and closes the allocation ranges of those that ended, with what they used. p_facts, parallel to p_ids, carries what
 --   the event says: outcome, how, exit_code, signal, reason, cpu_used_us, mem_peak_mib, incarnation,
 --   stop_cause, stop_grace_s, charged_until. A range ends at the greatest of its start and p_now.
 -- Locks: task, allocation. Raises: RZ422.
@@ -61,7 +61,9 @@ begin
     end if;
     update xce.allocation a
        set during = tstzrange(lower(a.during),
-                              greatest(lower(a.during), coalesce((i.facts ->> 'charged_until')::timestamptz, p_now)))
+                              greatest(lower(a.during), coalesce((i.facts ->> 'charged_until')::timestamptz, p_now))),
+           cpu_used_us = t.cpu_used_us,
+           mem_peak_mib = t.mem_peak_mib
       from unnest(p_ids, p_facts) as i (id, facts)
       join xce.task t on t.id = i.id and t.state = 'ended'
      where a.task_id = i.id
