@@ -13,6 +13,13 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--certificate", type=FILE, help="TLS certificate (PEM), with its chain.")
 @click.option("--key", type=FILE, help="The certificate's key (PEM).")
 @click.option("--insecure", is_flag=True, help="Serve without TLS beyond loopback all the same.")
+@click.option(
+    "--calls-per-s",
+    type=click.FloatRange(0, min_open=True),
+    default=5000,
+    show_default=True,
+    help="Calls that one token may make here; what it left of 5 s it may make at once.",
+)
 @click.option("--shared-port", is_flag=True, hidden=True, help="A supervisor holds the port.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
 def command(
@@ -22,6 +29,7 @@ def command(
     certificate: Path | None,
     key: Path | None,
     insecure: bool,
+    calls_per_s: float,
     shared_port: bool,
     parent: int | None,
 ) -> None:
@@ -37,4 +45,4 @@ def command(
     if parent is not None:
         end_with_parent(parent)
     place = Place(host, port, certificate, key, insecure=insecure, is_shared=shared_port)
-    main(Settings.from_environment(), place)
+    main(Settings.from_environment(), place, calls_per_s=calls_per_s)

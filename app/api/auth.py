@@ -1,11 +1,13 @@
 """Who calls: `Authorization: Bearer TOKEN`, looked at in the database on every call."""
 
+import time
 from collections.abc import Awaitable, Callable
 
 from litestar.di import NamedDependency
 
 from app.api.asking import Asked
 from app.api.problems import Refusal
+from app.api.rates import Rates
 from app.api.services import Services
 from app.db.accounts import Caller, token_sha256
 
@@ -17,7 +19,7 @@ async def caller(request: Asked, services: NamedDependency[Services]) -> Caller:
 
     A revoked token is dead at once; calls that arrive together are looked up together.
     """
-    return await _bearer(request, services.caller)
+    return await _bearer(request, services.rates, services.caller)
 
 
 async def believed_caller(request: Asked, services: NamedDependency[Services]) -> Caller:
@@ -25,15 +27,20 @@ async def believed_caller(request: Asked, services: NamedDependency[Services]) -
 
     Only for calls that carry `token_id` to a routine which refuses a token that is dead by then.
     """
-    return await _bearer(request, services.believed_caller)
+    return await _bearer(request, services.rates, services.believed_caller)
 
 
-async def _bearer(request: Asked, look_up: Callable[[bytes], Awaitable[Caller | None]]) -> Caller:
+async def _bearer(
+    request: Asked, rates: Rates, look_up: Callable[[bytes], Awaitable[Caller | None]]
+) -> Caller:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not 0 < len(token) <= TOKEN_CHARACTERS_MAX:
         raise unauthenticated("send a token as `Authorization: Bearer TOKEN`")
-    found = await look_up(token_sha256(token))
+    sha256 = token_sha256(token)
+    # Before the look-up, so that a caller out of bounds costs the database nothing.
+    rates.take(sha256, time.monotonic_ns())
+    found = await look_up(sha256)
     if found is None:
         raise unauthenticated("the token is unknown, revoked or expired; ask an operator for one")
     if found.role == "job":

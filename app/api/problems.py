@@ -87,9 +87,11 @@ def problem(
 
 
 def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:
-    headers = (
-        {"WWW-Authenticate": 'Bearer realm="xce"'} if refusal.code == "unauthenticated" else {}
-    )
+    headers = {}
+    if refusal.code == "unauthenticated":
+        headers["WWW-Authenticate"] = 'Bearer realm="xce"'
+    if "retry_after_s" in refusal.figures:
+        headers["Retry-After"] = str(refusal.figures["retry_after_s"])
     return problem(refusal.code, refusal.detail, refusal.figures, headers)
 
 

@@ -11,6 +11,7 @@ from litestar import Litestar
 from app.api.metrics import BATCH_CALLS
 from app.api.next import resize_of
 from app.api.problems import Refusal
+from app.api.rates import Rates
 from app.db.accounts import Caller, callers
 from app.db.batch import Batch, Committed, Connection
 from app.db.calls import Answer, Call, commit_one
@@ -40,6 +41,8 @@ class ApiSettings:
     scheduler_wake: Callable[[], bool] | None = None
     pool_max: int = 8
     body_bytes_max: int = 1024 * 1024
+    #: Of each token.
+    calls_per_s: float = 5_000
 
 
 class Services:
@@ -51,6 +54,7 @@ class Services:
         self._url = settings.database_url
         self._pool_max = settings.pool_max
         self._wake = settings.scheduler_wake
+        self.rates = Rates(settings.calls_per_s)
         #: Names that the database is known to know.
         self.time_zones = {"UTC"}
         self._doorbell = Doorbell(settings.database_url)

@@ -23,15 +23,17 @@ from app.runtime.settings import Settings
 from app.runtime.stopping import stopping_event, until
 
 
-def main(settings: Settings, place: Place) -> None:
+def main(settings: Settings, place: Place, *, calls_per_s: float) -> None:
     """Serve until SIGTERM or SIGINT. Raises PlaceError."""
     place.check()
     configure_logs("controller", level=settings.log_level)
     forbid_dumps()
-    uvloop.run(control(settings, bind(place), place))
+    uvloop.run(control(settings, bind(place), place, calls_per_s=calls_per_s))
 
 
-async def control(settings: Settings, listening: socket.socket, place: Place) -> None:
+async def control(
+    settings: Settings, listening: socket.socket, place: Place, *, calls_per_s: float
+) -> None:
     """Run all parts until one is told to stop; the database may come and go meanwhile."""
     stopping = stopping_event()
     url = settings.database_url
@@ -47,7 +49,8 @@ async def control(settings: Settings, listening: socket.socket, place: Place) ->
         bell.set()
         return leadership.epoch is not None
 
-    server = ApiServer(create_app(ApiSettings(url, scheduler_wake=wake)), place)
+    api = ApiSettings(url, scheduler_wake=wake, calls_per_s=calls_per_s)
+    server = ApiServer(create_app(api), place)
     # What was made so far lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()

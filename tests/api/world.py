@@ -182,9 +182,9 @@ def running_world(database: Database, folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def running_api(database_url: str) -> Iterator[str]:
+def running_api(database_url: str, **more: Any) -> Iterator[str]:
     """The API as another process would see it, in a thread with its own loop."""
-    app = create_app(ApiSettings(database_url=database_url))
+    app = create_app(ApiSettings(database_url=database_url, **more))
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
     )
