@@ -5,11 +5,7 @@ import click
 from app.cli.jobs import SHOWN
 from app.cli.output import output_option, print_one
 from app.cli.session import client
-from app.cli.values import ID
-
-if_match = click.option(
-    "--if-match", type=click.IntRange(0), help="Only if its generation is still this."
-)
+from app.cli.values import ID, if_match
 
 
 @click.command()

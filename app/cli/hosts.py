@@ -1,10 +1,11 @@
-"""`xcecli hosts` and `xcecli host …`, for operators."""
+"""`xcecli hosts` and `xcecli host …`: everybody may look, operators change."""
 
 import click
 
-from app.cli.output import output_option, print_many, print_one
-from app.cli.session import client
-from app.cli.values import NAMES
+from app.cli.output import output_option, print_one
+from app.cli.session import client, say
+from app.cli.values import NAMES, joined
+from app.cli.viewing import View, view_options
 
 LISTED = (
     *("name", "state", "cpus", "cpus_used", "cpus_held", "mem_mib", "mem_mib_used", "gpus"),
@@ -19,25 +20,23 @@ SHOWN = (
 
 @click.command("hosts")
 @click.option("--state", type=NAMES, help="joining, up, draining, lost, down, removed.")
-@output_option
-def list_hosts(state: list[str] | None, output: str) -> None:
+@view_options
+def list_hosts(state: list[str] | None, view: View) -> None:
     """List hosts."""
-    with client() as api:
-        print_many(api.hosts(state=",".join(state) if state else None), output, LISTED)
+    view.many(LISTED, lambda api: api.hosts(state=joined(state)))
 
 
 @click.group()
 def host() -> None:
-    """Show, drain and resume hosts."""
+    """Show hosts; drain, resume, vouch for and remove them."""
 
 
 @host.command()
 @click.argument("name")
-@output_option
-def show(name: str, output: str) -> None:
+@view_options
+def show(name: str, view: View) -> None:
     """Show the host NAME."""
-    with client() as api:
-        print_one(api.host(name), output, SHOWN)
+    view.one(SHOWN, lambda api: api.host(name))
 
 
 @host.command()
@@ -56,3 +55,27 @@ def resume(name: str, output: str) -> None:
     """Use the host NAME again."""
     with client() as api:
         print_one(api.resume(name), output, SHOWN)
+
+
+@host.command()
+@click.argument("name")
+@click.option(
+    "--confirm-dead", is_flag=True, help="I made sure that the machine is off, or was restarted."
+)
+@output_option
+def down(name: str, confirm_dead: bool, output: str) -> None:
+    """Vouch that the lost host NAME is off.
+
+    Its tasks end as lost at once, without waiting for the fence.
+    """
+    with client() as api:
+        print_one(api.retire(name, confirm_dead=confirm_dead), output, SHOWN)
+
+
+@host.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove the host NAME, which is down, for good."""
+    with client() as api:
+        api.remove_host(name)
+    say(f"host {name} is removed")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from app.cli.output import output_option, print_many, print_one
+from app.cli.output import output_option, print_one
 from app.cli.session import client
 from app.cli.values import (
     AMOUNT,
@@ -18,7 +18,10 @@ from app.cli.values import (
     SECONDS,
     SOME_SECONDS,
     SPAN,
+    if_match,
+    joined,
 )
+from app.cli.viewing import View, view_options
 from app.cli.waiting import end, wait_options, waited
 
 ENDED = ("done", "exited")
@@ -129,26 +132,25 @@ def submit(
 @click.option("--state", type=NAMES, help="pending, running, stopping, done, exited.")
 @click.option("--name", help="Only jobs of this name.")
 @click.option("--owner", help="Only this user's (operators see everybody's).")
-@output_option
-def list_jobs(state: list[str] | None, output: str, **filters: str | None) -> None:
+@click.option("--project", help="Only jobs of this project.")
+@click.option("--queue", help="Only jobs in this queue.")
+@view_options
+def list_jobs(state: list[str] | None, view: View, **filters: str | None) -> None:
     """List jobs, oldest first."""
-    states = ",".join(state) if state else None
-    with client() as api:
-        print_many(api.jobs(state=states, **filters), output, LISTED)
+    view.many(LISTED, lambda api: api.jobs(state=joined(state), **filters))
 
 
 @click.command("job")
 @click.argument("job_id", metavar="JOB", type=ID)
-@output_option
-def show_job(job_id: int, output: str) -> None:
+@view_options
+def show_job(job_id: int, view: View) -> None:
     """Show JOB."""
-    with client() as api:
-        print_one(api.job(job_id), output, SHOWN)
+    view.one(SHOWN, lambda api: api.job(job_id))
 
 
 @click.command()
 @click.argument("job_id", metavar="JOB", type=ID)
-@click.option("--if-match", type=click.IntRange(0), help="Only if its generation is still this.")
+@if_match
 @wait_options
 @output_option
 def kill(
@@ -171,8 +173,12 @@ def kill(
 @click.command("tasks")
 @click.argument("job_id", metavar="JOB", type=ID)
 @click.option("--all", "is_all", is_flag=True, help="Ended ones too.")
-@output_option
-def list_tasks(job_id: int, is_all: bool, output: str) -> None:
+@click.option("--state", type=NAMES, help="assigned, starting, running, stopping, ended.")
+@click.option("--host", help="Only those on this host.")
+@view_options
+def list_tasks(
+    job_id: int, is_all: bool, state: list[str] | None, host: str | None, view: View
+) -> None:
     """List the tasks of JOB."""
-    with client() as api:
-        print_many(api.tasks(job_id, is_all=is_all), output, TASKS)
+    filters = {"state": joined(state), "host": host}
+    view.many(TASKS, lambda api: api.tasks(job_id, is_all=is_all, **filters))

@@ -19,10 +19,14 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "tasks": ("jobs", "list_tasks", "List a job's tasks."),
     "resize": ("resizes", "resize", "Grow and shrink jobs; list, show and cancel requests."),
     "history": ("reports", "history", "What happened to a job or a request."),
-    "usage": ("reports", "usage", "What a job was given up to now."),
+    "usage": ("reports", "usage", "What a job, or all of them in a time, were given."),
     "allocation": ("reports", "allocation", "The tasks a job has, or had at a moment."),
     "hosts": ("hosts", "list_hosts", "List hosts."),
-    "host": ("hosts", "host", "Show, drain and resume hosts."),
+    "host": ("hosts", "host", "Show hosts; drain, resume, vouch for and remove them."),
+    "settings": ("settings", "list_settings", "List what all daemons go by."),
+    "setting": ("settings", "change_setting", "Change a setting."),
+    "token": ("tokens", "token", "Make, list and revoke tokens."),
+    "completion": ("completion", "completion", "Print what a shell needs to complete this."),
 }
 
 

@@ -1,4 +1,4 @@
-"""Results on stdout: aligned tables for people, JSON for programs; colour on a terminal only."""
+"""Results: aligned tables for people, JSON and YAML for programs; colour on a terminal only."""
 
 import os
 import sys
@@ -41,36 +41,43 @@ SPELLED: dict[str, Callable[[Any], Any]] = {
 
 
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`-o table|wide|json`."""
+    """`-o table|wide|json|yaml`."""
     return click.option(
         "-o",
         "output",
-        type=click.Choice(["table", "wide", "json"]),
+        type=click.Choice(["table", "wide", "json", "yaml"]),
         default="table",
         show_default=True,
-        help="How to print: a table, one with all columns, or JSON as the API gives it.",
+        help="How to print: a table, one with all columns, or JSON or YAML as the API gives it.",
     )(command)
 
 
 def print_one(thing: Any, output: str, columns: Sequence[str]) -> None:
-    """One resource: its members below each other, or JSON."""
-    if output == "json":
-        _print_json(thing)
-        return
-    members = _members(thing)
-    names = [n for n in (members if output == "wide" else columns) if n in members]
-    width = max((len(name) for name in names), default=0)
-    for name in names:
-        text = _text(SPELLED.get(name, _same)(members[name]))
-        print(f"{_bold(name.ljust(width))}{GAP}{_painted(name, text)}")
+    print(one_text(thing, output, columns), end="")
 
 
 def print_many(things: Iterable[Any], output: str, columns: Sequence[str]) -> None:
-    """A list: a row each under one heading, or JSON in the API's shape."""
+    print(many_text(things, output, columns), end="")
+
+
+def one_text(thing: Any, output: str, columns: Sequence[str]) -> str:
+    """One resource: its members below each other, or as the API gives it."""
+    if output in PROGRAMS:
+        return PROGRAMS[output](thing)
+    members = _members(thing)
+    names = [n for n in (members if output == "wide" else columns) if n in members]
+    width = max((len(name) for name in names), default=0)
+    texts = {name: _text(SPELLED.get(name, _same)(members[name])) for name in names}
+    return "".join(
+        f"{_bold(name.ljust(width))}{GAP}{_painted(name, text)}\n" for name, text in texts.items()
+    )
+
+
+def many_text(things: Iterable[Any], output: str, columns: Sequence[str]) -> str:
+    """A list: a row each under one heading, or in the API's shape."""
     found = list(things)
-    if output == "json":
-        _print_json({"items": found, "next": None})
-        return
+    if output in PROGRAMS:
+        return PROGRAMS[output]({"items": found, "next": None})
     rows = [_members(thing) for thing in found]
     names = list(rows[0]) if output == "wide" and rows else list(columns)
     cells = [[_text(row.get(name)) for name in names] for row in rows]
@@ -79,11 +86,12 @@ def print_many(things: Iterable[Any], output: str, columns: Sequence[str]) -> No
         max([len(name), *(len(cell[place]) for cell in cells)]) for place, name in enumerate(names)
     ]
     shape = list(zip(widths, is_number, strict=True))
-    print(_bold(_line(names, shape)))
+    lines = [_bold(_line(names, shape))]
     for cell in cells:
         padded = [_pad(text, *how) for text, how in zip(cell, shape, strict=True)]
         painted = [_painted(n, text) for n, text in zip(names, padded, strict=True)]
-        print(GAP.join(painted).rstrip())
+        lines.append(GAP.join(painted).rstrip())
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _line(texts: Sequence[str], shape: Sequence[tuple[int, bool]]) -> str:
@@ -131,12 +139,34 @@ def _text(value: Any) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
-def _print_json(value: Any) -> None:
+def _json(value: Any) -> str:
     import msgspec
 
     from app.wire.encoding import encode
 
-    print(msgspec.json.format(encode(value)).decode())
+    return msgspec.json.format(encode(value)).decode() + "\n"
+
+
+def _yaml(value: Any) -> str:
+    """The same as the JSON: times as text, and no digit of a number lost."""
+    from decimal import Decimal
+
+    import msgspec
+    import yaml
+
+    from app.wire.encoding import encode
+
+    exact: Any = type("Exact", (yaml.SafeDumper,), {})
+    exact.add_representer(
+        Decimal, lambda dumper, number: dumper.represent_scalar(YAML_FLOAT, str(number))
+    )
+    plain = msgspec.json.Decoder(float_hook=Decimal).decode(encode(value))
+    text: str = yaml.dump(plain, Dumper=exact, sort_keys=False, allow_unicode=True)
+    return text
+
+
+YAML_FLOAT = "tag:yaml.org,2002:float"
+PROGRAMS: dict[str, Callable[[Any], str]] = {"json": _json, "yaml": _yaml}
 
 
 def is_colourful() -> bool:

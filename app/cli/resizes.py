@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.output import output_option, print_many, print_one
+from app.cli.output import output_option, print_one
 from app.cli.session import client
-from app.cli.values import COUNT, ID, INDICES, NAMES, RANGE, SECONDS, SOME_SECONDS
+from app.cli.values import COUNT, ID, INDICES, NAMES, RANGE, SECONDS, SOME_SECONDS, if_match, joined
+from app.cli.viewing import View, view_options
 from app.cli.waiting import end, wait_options, waited
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ deadline = click.option(
     "--deadline-s", type=SOME_SECONDS, help="Cancel it if it still waits after so many seconds."
 )
 grace = click.option("--grace-s", type=SECONDS, help="From TERM to KILL (default: the job's).")
-if_match = click.option(
-    "--if-match", type=click.IntRange(0), help="Only if the job's generation is still this."
-)
 
 
 @click.group()
@@ -145,20 +143,23 @@ def cancel(request_id: int, count: int | None, output: str) -> None:
 @resize.command("list")
 @click.argument("job_id", metavar="JOB", type=ID)
 @click.option("--all", "is_all", is_flag=True, help="The starts of its attempts too.")
-@output_option
-def list_requests(job_id: int, is_all: bool, output: str) -> None:
+@click.option("--kind", type=NAMES, help="start, grow, shrink.")
+@click.option("--state", type=NAMES, help="pending, placed, committed, running, stopping, …")
+@view_options
+def list_requests(
+    job_id: int, is_all: bool, kind: list[str] | None, state: list[str] | None, view: View
+) -> None:
     """List the requests of JOB, oldest first."""
-    with client() as api:
-        print_many(api.requests(job_id, is_all=is_all), output, LISTED)
+    filters = {"kind": joined(kind), "state": joined(state)}
+    view.many(LISTED, lambda api: api.requests(job_id, is_all=is_all, **filters))
 
 
 @resize.command("show")
 @click.argument("request_id", metavar="REQUEST", type=ID)
-@output_option
-def show_request(request_id: int, output: str) -> None:
+@view_options
+def show_request(request_id: int, view: View) -> None:
     """Show REQUEST, and who has to move next."""
-    with client() as api:
-        print_one(api.request(request_id), output, SHOWN)
+    view.one(SHOWN, lambda api: api.request(request_id))
 
 
 def _what_and_job(words: tuple[str, ...], named: dict[str, Any]) -> tuple["ShrinkAsk", int]:

@@ -24,19 +24,22 @@ BY_STATUS = {401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 500: UNAVAILABL
 
 
 @contextmanager
-def client() -> Iterator["Client"]:
-    """A client from the environment. Ends the program where a call fails."""
+def client(*, patience_s: float = 5.0) -> Iterator["Client"]:
+    """A client from the environment. Ends the program where a call fails.
+
+    What gets no answer is repeated for `patience_s` at most.
+    """
     from app.client.client import Client
     from app.client.errors import ApiError, NotConfigured
 
     try:
-        opened = Client.from_environment(on_retry=SayOnce())
+        opened = Client.from_environment(patience_s=patience_s, on_retry=SayOnce())
     except NotConfigured as error:
         fail(str(error), USAGE)
     try:
         yield opened
     except ApiError as error:
-        fail(_words(error), exit_code(error))
+        fail(words(error), exit_code(error))
     finally:
         opened.close()
 
@@ -62,7 +65,8 @@ def fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _words(error: "ApiError") -> str:
+def words(error: "ApiError") -> str:
+    """What went wrong, what to do, and the figures that matter."""
     figures = ", ".join(f"{name} {_figure(value)}" for name, value in error.figures.items())
     return f"{error.code}: {error.detail}" + (f" ({figures})" if figures else "")
 

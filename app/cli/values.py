@@ -126,6 +126,11 @@ class CommandType(Kind):
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
+def joined(names: list[str] | None) -> str | None:
+    """Names as the API takes them."""
+    return ",".join(names) if names else None
+
+
 RANGE = RangeType()
 NAMES = NamesType()
 INDICES = IndicesType()
@@ -133,3 +138,7 @@ SPAN = SpanType()
 PAIR = PairType()
 COMMAND = CommandType()
 MOMENT: Kind = MomentType()
+
+if_match = click.option(
+    "--if-match", type=click.IntRange(0), help="Only if the job's generation is still this."
+)

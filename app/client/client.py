@@ -7,14 +7,16 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from app.client.errors import NotConfigured
-from app.client.link import Link
+from app.client.link import PATIENCE_S, Link
 from app.wire.encoding import decode, encode
 from app.wire.fields import Range
-from app.wire.hosts import Host
+from app.wire.hosts import Host, HostDown, HostPut
 from app.wire.jobs import Job, JobSubmit, Nothing, Task
 from app.wire.pages import Page
-from app.wire.reports import Allocation, HistoryItem, Usage
+from app.wire.reports import Allocation, HistoryItem, Usage, UsageReport
 from app.wire.resizes import CancelAsk, Resize, ResizeAsk, ShrinkAsk
+from app.wire.settings import Setting, SettingPut
+from app.wire.tokens import Token, TokenAsk
 
 Shape = TypeVar("Shape")
 LIMIT = 1_000
@@ -31,6 +33,7 @@ class Client:
         cls,
         environment: Mapping[str, str] | None = None,
         *,
+        patience_s: float = PATIENCE_S,
         on_retry: Callable[[str], None] | None = None,
     ) -> "Client":
         """From XCE_API_URL, and XCE_TOKEN or XCE_TOKEN_FILE. Raises NotConfigured."""
@@ -38,16 +41,20 @@ class Client:
         url = values.get("XCE_API_URL", "")
         if not url:
             raise NotConfigured(
-                "XCE_API_URL is not set; `xce up` prints it, for instance http://127.0.0.1:8080"
+                "XCE_API_URL is not set; `xce up` prints it, for instance http://127.0.0.1:8420"
             )
         ca_file = values.get("XCE_CA_FILE")
-        return cls(Link(url, _token(values), ca_file=ca_file, on_retry=on_retry))
+        token = _token(values)
+        return cls(Link(url, token, patience_s=patience_s, ca_file=ca_file, on_retry=on_retry))
 
     def submit(self, ask: JobSubmit) -> Job:
         return self._post("/v1/jobs", ask, Job)
 
     def jobs(self, **filters: str | None) -> Iterator[Job]:
-        """All jobs the caller sees, by id; filters are `state`, `name` and `owner`."""
+        """All jobs the caller sees, by id.
+
+        Filters are `state`, `name`, `owner`, `project` and `queue`.
+        """
         return self._pages("/v1/jobs", Job, filters)
 
     def job(self, job_id: int) -> Job:
@@ -70,9 +77,9 @@ class Client:
     def _command(self, verb: str, job_id: int, if_match: int | None) -> Job:
         return self._post(f"/v1/jobs/{job_id}/{verb}", Nothing(), Job, if_match)
 
-    def tasks(self, job_id: int, *, is_all: bool = False) -> Iterator[Task]:
-        """The open tasks, or all there ever were."""
-        return self._pages(f"/v1/jobs/{job_id}/tasks", Task, {"all": _flag(is_all)})
+    def tasks(self, job_id: int, *, is_all: bool = False, **filters: str | None) -> Iterator[Task]:
+        """The open tasks, or all there ever were; filters are `state` and `host`."""
+        return self._pages(f"/v1/jobs/{job_id}/tasks", Task, {"all": _flag(is_all), **filters})
 
     def resize(self, job_id: int, ask: ResizeAsk, *, if_match: int | None = None) -> Resize:
         """Ask to grow or to shrink."""
@@ -91,9 +98,11 @@ class Client:
     def request(self, request_id: int) -> Resize:
         return self._get(f"/v1/resizes/{request_id}", Resize)
 
-    def requests(self, job_id: int, *, is_all: bool = False) -> Iterator[Resize]:
-        """Grows and shrinks of a job; its starts too with `is_all`."""
-        return self._pages(f"/v1/jobs/{job_id}/resizes", Resize, {"all": _flag(is_all)})
+    def requests(
+        self, job_id: int, *, is_all: bool = False, **filters: str | None
+    ) -> Iterator[Resize]:
+        """Grows and shrinks of a job; its starts too with `is_all`. Filters: `state`, `kind`."""
+        return self._pages(f"/v1/jobs/{job_id}/resizes", Resize, {"all": _flag(is_all), **filters})
 
     def history(self, job_id: int) -> Iterator[HistoryItem]:
         return self._pages(f"/v1/jobs/{job_id}/history", HistoryItem, {})
@@ -109,17 +118,49 @@ class Client:
         query = _query({"as_of": as_of})
         return self._get(f"/v1/jobs/{job_id}/allocation{query}", Allocation)
 
+    def usage_report(self, **asked: str | None) -> UsageReport:
+        """What jobs were given; asked for `from`, `to`, `by` and `tz`."""
+        return self._get(f"/v1/usage{_query(asked)}", UsageReport)
+
     def hosts(self, *, state: str | None = None) -> Iterator[Host]:
         return self._pages("/v1/hosts", Host, {"state": state})
 
     def host(self, name: str) -> Host:
-        return self._get(f"/v1/hosts/{quote(name, safe='')}", Host)
+        return self._get(_host(name), Host)
+
+    def put_host(self, name: str, size: HostPut) -> Host:
+        """Make a host, or give it another size and other labels."""
+        return self._put(_host(name), size, Host)
 
     def drain(self, name: str) -> Host:
-        return self._post(f"/v1/hosts/{quote(name, safe='')}/drain", Nothing(), Host)
+        return self._post(f"{_host(name)}/drain", Nothing(), Host)
 
     def resume(self, name: str) -> Host:
-        return self._post(f"/v1/hosts/{quote(name, safe='')}/resume", Nothing(), Host)
+        return self._post(f"{_host(name)}/resume", Nothing(), Host)
+
+    def retire(self, name: str, *, confirm_dead: bool) -> Host:
+        """Vouch that a lost host is off: its tasks end as lost."""
+        return self._post(f"{_host(name)}/down", HostDown(confirm_dead), Host)
+
+    def remove_host(self, name: str) -> None:
+        self._link.send("DELETE", _host(name), b"", {})
+
+    def settings(self) -> list[Setting]:
+        return self._get("/v1/settings", Page[Setting]).items
+
+    def put_setting(self, name: str, value: float) -> Setting:
+        return self._put(f"/v1/settings/{quote(name, safe='')}", SettingPut(value), Setting)
+
+    def tokens(self, **filters: str | None) -> Iterator[Token]:
+        """The caller's tokens, an operator's everybody's; filters: `user`, `role`, `state`."""
+        return self._pages("/v1/tokens", Token, filters)
+
+    def create_token(self, ask: TokenAsk) -> Token:
+        """A new token. `token` is missing where an answer got lost on the way."""
+        return self._post("/v1/tokens", ask, Token)
+
+    def revoke_token(self, token_id: int) -> None:
+        self._link.send("DELETE", f"/v1/tokens/{token_id}", b"", {})
 
     def close(self) -> None:
         self._link.close()
@@ -129,7 +170,10 @@ class Client:
 
     def _post(self, path: str, body: Any, shape: type[Shape], if_match: int | None = None) -> Shape:
         headers = {} if if_match is None else {"If-Match": f'"{if_match}"'}
-        return decode(self._link.post(path, encode(body), headers).body, shape)
+        return decode(self._link.send("POST", path, encode(body), headers).body, shape)
+
+    def _put(self, path: str, body: Any, shape: type[Shape]) -> Shape:
+        return decode(self._link.send("PUT", path, encode(body), {}).body, shape)
 
     def _pages(
         self, path: str, shape: type[Shape], filters: Mapping[str, str | None]
@@ -142,6 +186,10 @@ class Client:
             cursor = page.next
             if cursor is None:
                 return
+
+
+def _host(name: str) -> str:
+    return f"/v1/hosts/{quote(name, safe='')}"
 
 
 def _query(values: Mapping[str, str | None]) -> str:

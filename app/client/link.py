@@ -13,6 +13,7 @@ from app.wire.encoding import decode
 from app.wire.problem import RESERVED
 
 TIMEOUT_S = 30.0
+PATIENCE_S = 5.0
 FIRST_PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
 LOST = (http.client.HTTPException, OSError)
@@ -29,7 +30,7 @@ class Reply(NamedTuple):
 class Link:
     """Sends calls and repeats them while the API is away, for `patience_s` at most.
 
-    Repeating is safe: reads change nothing, and every POST carries an idempotency key.
+    Repeating is safe: reads change nothing, and all else carries an idempotency key.
     `on_retry` is told why before each pause. Not for several threads at once.
     """
 
@@ -38,14 +39,14 @@ class Link:
         url: str,
         token: str,
         *,
-        patience_s: float = 5.0,
+        patience_s: float = PATIENCE_S,
         ca_file: str | None = None,
         on_retry: Callable[[str], None] | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise NotConfigured(
-                f"XCE_API_URL is {url!r}; it has to look like http://127.0.0.1:8080"
+                f"XCE_API_URL is {url!r}; it has to look like http://127.0.0.1:8420"
             )
         self._parts = parts
         self._token = token
@@ -58,10 +59,10 @@ class Link:
         """Raises Refused and Unavailable."""
         return self._call("GET", path, None, {})
 
-    def post(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
-        """POST under a key of its own. Raises Refused and Unavailable."""
+    def send(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+        """POST, PUT or DELETE under a key of its own. Raises Refused and Unavailable."""
         key = {"Idempotency-Key": os.urandom(16).hex(), "Content-Type": "application/json"}
-        return self._call("POST", path, body, key | headers)
+        return self._call(method, path, body, key | headers)
 
     def close(self) -> None:
         if self._conn is not None:
@@ -91,7 +92,9 @@ class Link:
         except LOST as error:
             self.close()
             raise Unavailable(
-                "unavailable", f"no answer from {self._parts.netloc}: {_said(error)}"
+                "unavailable",
+                f"no answer from {self._parts.netloc}: {_said(error)}; "
+                "see that a controller runs there, or set XCE_API_URL to where one does",
             ) from error
         if reply.status >= 400:
             raise _refusal(reply)
@@ -109,7 +112,9 @@ class Link:
 
 
 def _refusal(reply: Reply) -> Refused | Unavailable:
-    kind = Unavailable if reply.status == 503 else Refused
+    # A caller that was too fast may go on in a moment; other 429 stay until something ends.
+    is_passing = reply.status == 503 or (reply.status == 429 and "Retry-After" in reply.headers)
+    kind = Unavailable if is_passing else Refused
     if reply.headers.get_content_type() != "application/problem+json":
         detail = f"the answer was no answer of xce's, with status {reply.status}; check XCE_API_URL"
         return kind(

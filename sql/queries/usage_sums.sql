@@ -5,9 +5,9 @@ measured as (
     select p.part, p.cpus, p.mem_mib, p.gpus, p.mem_peak_mib,
            (extract(epoch from p.until_here - p.since_here) * 1000000)::bigint as us,
            case when p.cpu_used_us is null or (p.since_here = p.since and p.until_here = p.until) then p.cpu_used_us
-                else div(p.cpu_used_us * extract(epoch from p.until_here - p.since), extract(epoch from p.until - p.since))
-                   - div(p.cpu_used_us * extract(epoch from p.since_here - p.since), extract(epoch from p.until - p.since))
-                end as cpu_used_us
+                else (div(p.cpu_used_us * extract(epoch from p.until_here - p.since), extract(epoch from p.until - p.since))
+                    - div(p.cpu_used_us * extract(epoch from p.since_here - p.since), extract(epoch from p.until - p.since))
+                     )::bigint end as cpu_used_us
       from pieces p
 ),
 by_size as (
@@ -28,10 +28,9 @@ named as (
            when 'hour' then to_char((%(edges)s::timestamptz[])[s.part] at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
            end as key
       from by_size s
-      left join xce.job j on %(by)s::text in ('owner', 'project', 'queue') and j.id = s.part
-      left join xce.user_account u on u.id = j.owner_id
-      left join xce.project p on p.id = j.project_id
-      left join xce.queue q on q.id = j.queue_id
+      left join xce.user_account u on %(by)s::text = 'owner' and u.id = s.part
+      left join xce.project p on %(by)s::text = 'project' and p.id = s.part
+      left join xce.queue q on %(by)s::text = 'queue' and q.id = s.part
       left join xce.host h on %(by)s::text = 'host' and h.id = s.part
 )
 select n.key,

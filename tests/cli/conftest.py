@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 
 from app.cli.main import run
 from tests.api.world import World, running_world
@@ -21,6 +22,14 @@ class Typed:
 
 
 Types = Callable[..., Typed]
+
+
+@pytest.fixture(autouse=True)
+def _quiet_api() -> Iterator[None]:
+    """The API runs in this process: its log must not get between what the command line prints."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

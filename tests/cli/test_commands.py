@@ -85,7 +85,7 @@ def test_refusals_have_their_exit_codes_and_say_what_to_do(world: World, xcecli:
         (("resize", "release", "t0", job), 4, "head_task"),
         (("resize", "release", "t1", job), 4, "below_min"),
         (("resize", "request", 1, job, "--if-match", 77), 5, "stale_generation"),
-        (("hosts",), 7, "not_allowed"),
+        (("settings",), 7, "not_allowed"),
         (("submit", "--project", "secret", "x"), 7, "project_not_allowed"),
         (("resize", "request", 0, job), 2, "0 is not in the range"),
         (("resize", "request", "3,1", job), 2, "minimum above its maximum"),
