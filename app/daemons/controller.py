@@ -51,9 +51,7 @@ async def control(
 
     api = ApiSettings(url, scheduler_wake=wake, calls_per_s=calls_per_s)
     server = ApiServer(create_app(api), place)
-    # What was made so far lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
+    spare_the_collector()
     logger().info("controller_started", host=place.host, port=listening.getsockname()[1])
     serving = asyncio.create_task(server.run_on(listening))
     try:
@@ -79,6 +77,12 @@ async def still_serving(serving: asyncio.Task[None]) -> None:
     """Fail when the API ends by itself: better started again than half alive."""
     await asyncio.shield(serving)
     raise RuntimeError("the API server ended")
+
+
+def spare_the_collector() -> None:
+    """What was made so far lives as long as the process: it need not be looked at again."""
+    gc.collect()
+    gc.freeze()
 
 
 def holder_name() -> str:

@@ -1,5 +1,6 @@
 """Usage reports, from allocation ranges alone."""
 
+import asyncio
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -19,6 +20,7 @@ REPORTING = """
     set local plan_cache_mode = force_custom_plan;
     set local work_mem = '64MB'
 """
+CHUNK = 1_000
 ZONE = "select exists (select from pg_catalog.pg_timezone_names z where z.name = %s)"
 
 
@@ -60,7 +62,12 @@ async def usage_report(conn: Connection, ask: UsageAsk) -> tuple[Frame, list[Usa
         async with conn.cursor(row_factory=kwargs_row(_made(ask.by))) as cursor:
             query = _query(is_cut=ask.by in {"day", "hour"})
             await cursor.execute(query, asked, prepare=False)
-            return frame, await cursor.fetchall()
+            items: list[UsageItem] = []
+            # A report may have a hundred thousand items; the leader's loop has a lease to renew.
+            while some := await cursor.fetchmany(CHUNK):
+                items += some
+                await asyncio.sleep(0)
+            return frame, items
 
 
 async def _frame(conn: Connection, ask: UsageAsk) -> Frame:
