@@ -73,7 +73,7 @@ begin
         and ((p_call ->> 'is_operator')::boolean or t.user_id = (p_call ->> 'user_id')::bigint)
         for no key update;
     if not found then
-        return xce.refusal('not_found', 'there is no such token of yours', '{}');
+        return xce.refusal('not_found', 'there is no such token of yours; the list of tokens tells which there are', '{}');
     end if;
     update xce.token t
        set revoked_at = coalesce(p_now, clock_timestamp())

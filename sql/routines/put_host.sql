@@ -16,7 +16,7 @@ declare
     v_answer jsonb;
 begin
     if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may add or change a host', '{}');
+        return xce.refusal('not_allowed', 'only an operator may add or change a host; ask one', '{}');
     end if;
     select h.* into v_host
       from xce.host h

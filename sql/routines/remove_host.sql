@@ -14,7 +14,7 @@ declare
     v_answer jsonb;
 begin
     if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may remove a host', '{}');
+        return xce.refusal('not_allowed', 'only an operator may remove a host; ask one', '{}');
     end if;
     select h.* into v_host
       from xce.host h
@@ -26,7 +26,7 @@ begin
         return v_answer;
     end if;
     if v_host.id is null then
-        return xce.refusal('not_found', 'there is no such host', '{}');
+        return xce.refusal('not_found', 'there is no such host; the list of hosts tells which there are', '{}');
     end if;
     v_answer := xce.refuse_remove(v_host);
     if v_answer is not null then

@@ -18,7 +18,7 @@ declare
     v_rings text[];
 begin
     if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may vouch that a host is off', '{}');
+        return xce.refusal('not_allowed', 'only an operator may vouch that a host is off; ask one', '{}');
     end if;
     select h.* into v_host from xce.host h where h.name = p_call ->> 'name' and h.state <> 'removed';
     v_jobs := xce.jobs_on_host(v_host.id);
@@ -28,7 +28,7 @@ begin
         return v_answer;
     end if;
     if v_host.id is null then
-        return xce.refusal('not_found', 'there is no such host', '{}');
+        return xce.refusal('not_found', 'there is no such host; the list of hosts tells which there are', '{}');
     end if;
     select h.* into v_host from xce.host h where h.id = v_host.id;
     v_answer := xce.refuse_retire(v_host, (p_call ->> 'confirm_dead')::boolean);
@@ -57,7 +57,7 @@ stable
 as $$
 begin
     if p_host.state = 'removed' then
-        return xce.refusal('not_found', 'there is no such host', '{}');
+        return xce.refusal('not_found', 'there is no such host; the list of hosts tells which there are', '{}');
     end if;
     if p_host.state = 'down' then
         return null;

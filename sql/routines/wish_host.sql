@@ -15,7 +15,7 @@ declare
     v_answer jsonb;
 begin
     if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may drain or resume a host', '{}');
+        return xce.refusal('not_allowed', 'only an operator may drain or resume a host; ask one', '{}');
     end if;
     select h.* into v_host
       from xce.host h
@@ -27,7 +27,7 @@ begin
         return v_answer;
     end if;
     if v_host.id is null then
-        return xce.refusal('not_found', 'there is no such host', '{}');
+        return xce.refusal('not_found', 'there is no such host; the list of hosts tells which there are', '{}');
     end if;
     v_now := coalesce(p_now, clock_timestamp());
     if v_host.drain_wanted <> v_is_drain then

@@ -79,7 +79,7 @@ declare
     v_refused text;
 begin
     if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may change a setting', '{}');
+        return xce.refusal('not_allowed', 'only an operator may change a setting; ask one', '{}');
     end if;
     if not exists (select from xce.setting s where s.name = v_name) then
         return xce.refusal('not_found', 'there is no such setting; GET /v1/settings lists them', '{}');
