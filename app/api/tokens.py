@@ -91,7 +91,9 @@ async def revoke_token(
     number = id_of(token_id, "token")
     _, sha256 = await body_of(request, Nothing)
     facts = caller_facts(request, caller, f"{PATH}/{number}", sha256)
-    answer = await services.commit(statement("revoke_token"), RevokeCall(token_id=number, **facts))
+    answer = await services.commit(
+        statement("revoke_token"), RevokeCall(revoked_id=number, **facts)
+    )
     logger().info("token_revoked", id=number, by=caller.name)
     return Response(None, status_code=answer.status)
 

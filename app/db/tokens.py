@@ -21,7 +21,7 @@ class CreateCall(Call, frozen=True, kw_only=True):
 class RevokeCall(Call, frozen=True, kw_only=True):
     """Make a token useless."""
 
-    token_id: int
+    revoked_id: int
 
 
 class TokenFilter(Struct, frozen=True):

@@ -5,7 +5,7 @@ create or replace function xce.create_token(p_call jsonb, p_now timestamptz defa
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -62,10 +62,10 @@ create or replace function xce.revoke_token(p_call jsonb, p_now timestamptz defa
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_id bigint := (p_call ->> 'token_id')::bigint;
+    v_id bigint := (p_call ->> 'revoked_id')::bigint;
 begin
     perform
        from xce.token t

@@ -7,7 +7,7 @@ create or replace function xce.retire_host(p_call jsonb, p_now timestamptz defau
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_user bigint := (p_call ->> 'user_id')::bigint;

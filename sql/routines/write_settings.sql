@@ -72,7 +72,7 @@ create or replace function xce.change_setting(p_call jsonb, p_now timestamptz de
 returns jsonb
 language plpgsql
 security definer
-set search_path = pg_catalog
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_name text := p_call ->> 'name';

@@ -50,7 +50,7 @@ def test_requests_by_state_and_kind(world: World, alice: Client, job_id: int) ->
     assert kinds("kind=shrink") == ["shrink"]
     assert kinds("kind=start") == ["start"]
     assert kinds("kind=start,grow") == ["start", "grow"]
-    assert kinds("state=pending") == ["grow", "shrink"]
+    assert kinds("state=pending,stopping") == ["grow", "shrink"]
     assert kinds("state=running") == []
     assert kinds("state=running&all=true") == ["start"]
     first = alice.get(f"{path}?all=true&limit=2").body
