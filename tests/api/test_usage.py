@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from decimal import Decimal
 from typing import Any
 
@@ -108,3 +109,56 @@ def test_an_empty_database_has_an_empty_report(reader: Client) -> None:
     for by in ("project", "day", "hour"):
         body: Any = reader.get(f"/v1/usage?by={by}").body
         assert body["items"] == []
+
+
+def test_h37_a_resized_jobs_sums_touch_without_gap_or_overlap(world: World, alice: Client) -> None:
+    """Size 2, at 100 s 4, at 160 s 1 (its processes gone at 163 s), ended at 200 s."""
+    world.hosts("h1")
+    job = alice.post("/v1/jobs", {"command": ["true"], "tasks": 4}).body["id"]
+    world.start(job)
+    alice.post(f"/v1/jobs/{job}/kill")
+    world.converge(job)
+    # The hour ends 120 s after the job's start.
+    spans = {0: (0, 200), 1: (0, 163), 2: (100, 163), 3: (100, 163)}
+    with world.database.connect() as conn:
+        for index, (since, until) in spans.items():
+            conn.execute(
+                "update xce.allocation set during = tstzrange(x.at + %s * interval '1 s',"
+                " x.at + %s * interval '1 s')"
+                " from (select timestamptz '2026-03-01 07:58Z') as x (at)"
+                " where job_id = %s and task_index = %s",
+                (since, until, job, index),
+            )
+
+    def seconds(query: str) -> list[float]:
+        items = alice.get(f"/v1/usage?{query}").body["items"]
+        return [item["task_seconds"] for item in items]
+
+    assert seconds("to=2026-03-01T08:00:30Z") == [400]
+    # What is being stopped is still there: 3 s of three tasks are charged.
+    assert seconds("by=job") == [480 + 9]
+    assert seconds("by=hour") == [2 * 120 + 2 * 20, 4 * 40 + 9 + 40]
+    assert alice.get(f"/v1/jobs/{job}/usage").body["task_seconds"] == 489
+
+
+def test_h39_use_is_that_of_all_hosts_in_whatever_order_they_report(
+    world: World, alice: Client
+) -> None:
+    hosts = world.hosts("h1", "h2", "h3")
+    for n, order in enumerate(itertools.permutations(range(3))):
+        job = alice.post("/v1/jobs", {"command": ["true"], "tasks": 3, "cpus": 4}).body["id"]
+        world.start(job)
+        for index in (*order, order[0]):
+            hosts[index].gone(job, index, cpu_used_us=10_000_000, mem_peak_mib=100)
+        items = alice.get("/v1/usage?by=job").body["items"]
+        assert [(item["cpu_used_s"], item["mem_peak_mib"]) for item in items] == [(30, 100)] * (
+            n + 1
+        )
+    ask = {"command": ["true"], "tasks": 3, "min_tasks": 1, "cpus": 4}
+    job = alice.post("/v1/jobs", ask).body["id"]
+    world.start(job)
+    alice.post(f"/v1/jobs/{job}/resizes", {"shrink": {"hosts": ["h3"]}})
+    for index, used_us in ((2, 5_000_000), (0, 10_000_000), (1, 10_000_000)):
+        hosts[index].fetch()
+        hosts[index].gone(job, index, cpu_used_us=used_us)
+    assert alice.get("/v1/usage?by=job").body["items"][-1]["cpu_used_s"] == 25
