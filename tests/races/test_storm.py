@@ -32,7 +32,7 @@ STORM_S = 6.0
 QUIET_S = 15.0
 SEED = 20261201
 #: A first call that raced another with its key, and an incarnation that ended meanwhile: answers.
-EXPECTED = {"23505", "RZ410"}
+EXPECTED = {"23505", "40001", "RZ410"}
 
 
 @dataclass
@@ -87,6 +87,8 @@ class Client:
             (self.hold, 3),
             (self.release, 6),
             (self.drain, 3),
+            (self.put, 1),
+            (self.retire, 1),
         ]
         acts, weights = zip(*verbs, strict=True)
         with self._conn:
@@ -160,6 +162,19 @@ class Client:
         call = self._call(f"/v1/hosts/{host}/{wish}", name=host, wish=wish, is_operator=True)
         for (answer,) in self._sky.ask(self._conn, "select xce.wish_host(%s)", Jsonb(call)):
             self._sky.count("wish", [answer])
+
+    def put(self) -> None:
+        size = {"cpus": self._dice.randint(2, 30), "mem_mib": 1000, "gpus": 0, "labels": {}}
+        self._operate("put_host", login="nobody", size=size)
+
+    def retire(self) -> None:
+        self._operate("retire_host", confirm_dead=True)
+
+    def _operate(self, routine: str, **members: Any) -> None:
+        host = self._dice.choice(HOSTS)
+        call = self._call(f"/v1/hosts/{host}", name=host, is_operator=True, **members)
+        for (answer,) in self._sky.ask(self._conn, f"select xce.{routine}(%s)", Jsonb(call)):
+            self._sky.count(routine, [answer])
 
     def _command(self, verb: str, **members: Any) -> None:
         members |= {"verb": verb, "if_match": None}
