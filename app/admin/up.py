@@ -22,6 +22,23 @@ import click
     show_default=True,
     help="Of the first controller; the next have the following ones. 0 takes free ones.",
 )
+@click.option(
+    "--database-url",
+    metavar="URL",
+    help="Use this server instead of an embedded one; the password comes from its passfile=.",
+)
+@click.option(
+    "--keep-tasks",
+    is_flag=True,
+    help="Leave running tasks alone when it stops; the next run on --data takes them over.",
+)
+@click.option(
+    "--keep-s",
+    type=click.FloatRange(min=60),
+    default=86_400.0,
+    show_default=True,
+    help="How long --keep-tasks lets them live with nobody here.",
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=V", help="A setting, repeatable.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
 @click.option("--json", "as_json", is_flag=True, help="One line on stdout when all is ready.")
@@ -32,6 +49,9 @@ def command(
     controllers: int,
     cpus: int,
     port: int,
+    database_url: str | None,
+    keep_tasks: bool,
+    keep_s: float,
     settings: tuple[str, ...],
     parent: int | None,
     as_json: bool,
@@ -43,6 +63,10 @@ def command(
     from app.daemons.up import Wishes, main
     from app.runtime.process import end_with_parent
 
+    if keep_tasks and data is None:
+        raise click.UsageError(
+            "--keep-tasks needs --data: a temporary folder goes with its cluster"
+        )
     if parent is not None:
         end_with_parent(parent)
     main(
@@ -53,6 +77,8 @@ def command(
             cpus=cpus,
             port=port,
             settings=parsed_settings(settings),
+            database_url=database_url,
+            keep_s=keep_s if keep_tasks else None,
             as_json=as_json,
         )
     )

@@ -6,6 +6,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from app.runtime.clock import elapsed_s
+
 ANSWER_S = 2.0
 SHUTDOWN_S = 3.0
 
@@ -33,6 +35,16 @@ class KeeperWatch:
         answer = self._ask(self._connection, {"do": "list"}, patience_s=ANSWER_S)
         tasks: list[dict[str, Any]] = answer["tasks"]
         return tasks
+
+    def fence_s(self) -> float:
+        """How long the keeper would let its tasks live from now on; 0 where nobody answers."""
+        try:
+            if self.pid is None or self._connection is None:
+                return 0.0
+            fence = self._ask(self._connection, {"do": "list"}, patience_s=ANSWER_S)["fence"]
+        except OSError:
+            return 0.0
+        return float(fence["deadline_boottime_ns"]) / 1e9 - elapsed_s()
 
     def shut_down(self) -> bool:
         """End it and every task it still has; False when it did not answer in time."""

@@ -15,11 +15,13 @@ from app.daemons.keeper_watch import KeeperWatch
 from app.daemons.probe import is_ready
 from app.daemons.reserved_port import port_of, reserve_port
 from app.daemons.up_cluster import Cluster, prepare
+from app.daemons.up_database import EmbeddedDatabase, GivenDatabase, UpDatabase
 from app.daemons.up_folder import FolderInUse, UpFolder
+from app.daemons.up_keeping import FENCE, Keeping
 from app.daemons.wakeup import Wakeup
-from app.db import embedded
 from app.db.administration import Administration
-from app.db.errors import DatabaseError
+from app.db.errors import DatabaseError, Fault
+from app.db.given import DatabaseRefused
 
 READY_S = 90.0
 #: A daemon that dies so often before all is ready will not do better the next time.
@@ -29,6 +31,7 @@ LOOK_S = 0.02
 DAEMON_STOP_S = 3.0
 #: Tasks get at most 10 s of grace; a little more is for their end to be recorded.
 TASKS_STOP_S = 10.5
+KEEP_STOP_S = 6.0
 NOT_INHERITED = ("XCE_", "PG")
 INHERITED = ("XCE_FAILPOINTS", "XCE_LOG_LEVEL")
 
@@ -51,6 +54,9 @@ class Wishes:
     cpus: int = 4
     port: int = 8420
     settings: Mapping[str, float] = field(default_factory=dict)
+    database_url: str | None = None
+    #: Leave the tasks alone when it stops, for so long.
+    keep_s: float | None = None
     as_json: bool = False
 
 
@@ -79,7 +85,8 @@ class Supervisor:
         self._folder = folder
         self._wakeup = Wakeup()
         self._ports = ExitStack()
-        self._server: embedded.Server | None = None
+        self._keeping = Keeping(folder.root)
+        self._database: UpDatabase | None = None
         self._cluster: Cluster | None = None
         self._apis: list[str] = []
         self._controllers: list[Child] = []
@@ -92,16 +99,10 @@ class Supervisor:
         """Returns when the API answers and every host is up."""
         self._warn()
         reserved = self._reserve_ports()
-        self._server = embedded.start(self._folder.postgres)
-        self._say(f"PostgreSQL answers on port {self._server.port}")
+        self._database = self._open_database()
+        self._say("PostgreSQL answers")
         self._check_stop()
-        self._cluster = prepare(
-            self._server.url,
-            self._folder,
-            hosts=self._wishes.workers,
-            cpus=self._wishes.cpus,
-            settings=self._wishes.settings,
-        )
+        self._cluster = self._prepare(self._database.url)
         self._say("the database is ready")
         for name, cpus in self._cluster.other_sizes.items():
             self._say(f"warning: {name} keeps the {cpus} cpus it was made with")
@@ -111,23 +112,57 @@ class Supervisor:
         self._write_state()
         self._announce()
 
+    def _open_database(self) -> UpDatabase:
+        url = self._wishes.database_url
+        try:
+            return EmbeddedDatabase(self._folder.postgres) if url is None else GivenDatabase(url)
+        except DatabaseRefused as error:
+            raise UpError(str(error)) from error
+
+    def _prepare(self, url: str) -> Cluster:
+        try:
+            cluster = prepare(
+                url,
+                self._folder,
+                hosts=self._wishes.workers,
+                cpus=self._wishes.cpus,
+                settings=self._wishes.settings,
+            )
+            if FENCE not in self._wishes.settings:
+                with Administration.open(url) as administration:
+                    self._keeping.set_back(administration)
+        except Fault as error:
+            raise UpError(
+                f"the database refuses what has to be made ({error}); its role has to own the "
+                "database and have the attribute createrole, and the admin option on the roles "
+                "xce_controller and xce_worker where somebody else has made them"
+            ) from error
+        return cluster
+
     def _warn(self) -> None:
         if os.geteuid() == 0:
             self._say("warning: jobs run as root here; xce up is for one person's machine")
 
     def _reserve_ports(self) -> list[int]:
         first = self._wishes.port
+        last = self._folder.last_ports()
         ports = []
         for i in range(self._wishes.controllers):
-            port = first + i if first else 0
-            try:
-                reserved = self._ports.enter_context(reserve_port(port))
-            except OSError as error:
-                raise UpError(
-                    f"port {port} is taken: give another --port, or 0 for a free one"
-                ) from error
-            ports.append(port_of(reserved))
+            wanted = first + i if first else 0
+            ports.append(self._reserve(wanted or (last[i] if i < len(last) else 0), wanted))
+        self._folder.keep_ports(ports)
         return ports
+
+    def _reserve(self, port: int, wanted: int) -> int:
+        """The port itself; where any will do another one if it is taken meanwhile."""
+        try:
+            return port_of(self._ports.enter_context(reserve_port(port)))
+        except OSError as error:
+            if port != wanted:
+                return self._reserve(wanted, wanted)
+            raise UpError(
+                f"port {port} is taken: give another --port, or 0 for a free one"
+            ) from error
 
     def _start_controllers(self, cluster: Cluster, ports: list[int]) -> None:
         for i, port in enumerate(ports, 1):
@@ -217,25 +252,21 @@ class Supervisor:
         for child in (*self._controllers, *self._workers):
             if child.tend() and child.pid is None:
                 self._say(f"{child.program.name} died; it is started again")
-        if self._server is not None and not is_alive(self._server.pid):
-            self._say("PostgreSQL died; it is started again")
-            try:
-                self._server = embedded.start(self._folder.postgres, port=self._server.port)
-            except embedded.EmbeddedError as error:
-                self._say(f"it does not start: {error}")
+        if self._database is not None:
+            self._database.tend(self._say)
 
     def _state(self) -> dict[str, Any]:
-        assert self._server is not None
+        assert self._database is not None
         return {
             "api": self._apis[0] if self._apis else None,
             "apis": self._apis,
-            "database_url": self._server.url,
+            "database_url": self._database.url,
             "token_file": str(self._folder.operator_token),
             "owner_token_file": str(self._folder.owner_token),
             "pids": {
                 "controllers": [child.pid for child in self._controllers],
                 "workers": [child.pid for child in self._workers],
-                "postgres": self._server.pid,
+                "postgres": self._database.pid,
                 "keepers": [keeper.pid for keeper in self._keepers],
             },
         }
@@ -246,18 +277,44 @@ class Supervisor:
     # Stopping ---------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Leave nothing behind: no task, daemon, keeper, server, port or temporary folder."""
+        """Leave nothing behind: no task, daemon, keeper, server, port or temporary folder.
+
+        With `--keep-tasks` keepers and tasks stay, as long as their fence is open.
+        """
         self._say("stopping")
+        keeps = self._wishes.keep_s is not None and self._keep_tasks(self._wishes.keep_s)
         # First the controllers: room that a killed job gives back must not go to the next one.
         stop_all(self._controllers, DAEMON_STOP_S)
-        self._end_jobs()
+        if not keeps:
+            self._end_jobs()
         stop_all(self._workers, DAEMON_STOP_S)
-        self._end_keepers()
-        if self._server is not None:
-            embedded.stop(self._server)
+        if not keeps:
+            self._end_keepers()
+        if self._database is not None:
+            self._database.stop()
         self._ports.close()
         self._folder.leave()
         self._say("stopped")
+
+    def _keep_tasks(self, keep_s: float) -> bool:
+        """Whether the tasks may be left alone; says which keepers did not confirm."""
+        if self._cluster is None:
+            return False
+        try:
+            with Administration.open(self._cluster.url) as administration:
+                late = self._keeping.lengthen(
+                    administration,
+                    self._keepers,
+                    keep_s=keep_s,
+                    until_s=time.monotonic() + KEEP_STOP_S,
+                    sleep=self._wakeup.sleep,
+                )
+        except DatabaseError as error:
+            self._say(f"the fences could not be lengthened, so the jobs are killed: {error}")
+            return False
+        for place in late:
+            self._say(f"{self._workers[place].program.name} did not confirm the longer fence")
+        return True
 
     def _end_jobs(self) -> None:
         if self._cluster is None:
@@ -290,15 +347,3 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in INHERITED or not name.startswith(NOT_INHERITED)
     }
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
-    except FileNotFoundError:
-        # Without /proc, on macOS.
-        return True

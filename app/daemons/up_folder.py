@@ -28,6 +28,7 @@ class UpFolder:
         self.owner_token = self.root / "owner.token"
         self.operator_token = self.root / "operator.token"
         self._lock_file = self.root / "up.lock"
+        self._ports = self.root / "ports.json"
         self._lock = -1
         self._written = ""
 
@@ -64,6 +65,16 @@ class UpFolder:
         scratch.write_text(text)
         scratch.replace(self.state)
         self._written = text
+
+    def last_ports(self) -> list[int]:
+        """The ports of the controllers of the last run here; running tasks know the first."""
+        try:
+            return [int(port) for port in json.loads(self._ports.read_text())]
+        except (FileNotFoundError, ValueError):
+            return []
+
+    def keep_ports(self, ports: list[int]) -> None:
+        self._ports.write_text(json.dumps(ports))
 
     def leave(self) -> None:
         """Nothing runs here any more: forget up.json, or the folder if it was temporary."""

@@ -37,6 +37,7 @@ SETTINGS = "select name, value::double precision from xce.setting order by name"
 WRITE_SETTINGS = "select xce.write_settings(%s, null)"
 
 
+HOST_CHANNELS = "select 'xce_host_' || id from xce.host where state <> 'removed' order by id"
 HOSTS = "select name, state, incarnation, cpus from xce.host where state <> 'removed' order by id"
 
 
@@ -171,6 +172,10 @@ class Administration:
         """Notify these channels; the transaction that made it necessary is over."""
         query = "select pg_catalog.pg_notify(channel, '') from unnest(%s::text[]) as channel"
         self._conn.execute(query, (channels,))
+
+    def host_channels(self) -> list[str]:
+        """The bell of every host."""
+        return [channel for (channel,) in self._conn.execute(HOST_CHANNELS).fetchall()]
 
     def hosts(self) -> list[HostState]:
         """All hosts but the removed ones."""

@@ -156,6 +156,7 @@ def run_as(
     *,
     folder: Path = Path("/"),
     stdin: IO[str] | None = None,
+    pass_fds: tuple[int, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end as this user in this folder; its return code is not judged."""
     return subprocess.run(
@@ -166,6 +167,7 @@ def run_as(
         text=True,
         check=False,
         env=ENVIRONMENT,
+        pass_fds=pass_fds,
         **identity(user),
     )
 

@@ -31,7 +31,7 @@ class WrongVersionError(EmbeddedError):
 
 
 class ClusterFolder:
-    """What lies where in the folder that the caller gave. Holds no state of its own."""
+    """What lies where in the folder that the caller gave. Holds no state but the lock."""
 
     def __init__(self, root: Path, programs: Binaries | None = None) -> None:
         self.root = root.resolve()
@@ -41,6 +41,7 @@ class ClusterFolder:
         self._passfile = self.root / "passfile"
         self._port_file = self.root / "port"
         self._programs = programs
+        self._lock_fd: int | None = None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -59,7 +60,11 @@ class ClusterFolder:
                         )
                         raise EmbeddedError(message) from None
                 time.sleep(0.02)
-            yield
+            self._lock_fd = lock.fileno()
+            try:
+                yield
+            finally:
+                self._lock_fd = None
 
     @property
     def is_initialised(self) -> bool:
@@ -98,7 +103,12 @@ class ClusterFolder:
                 command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
             if not durable:
                 command.append("--no-sync")
-            return binaries.run_as(self.user, command, folder=scratch, stdin=password_file)
+            # It keeps the lock too: when we are killed, a next starter waits until it has ended
+            # instead of removing the folder under it.
+            held = () if self._lock_fd is None else (self._lock_fd,)
+            return binaries.run_as(
+                self.user, command, folder=scratch, stdin=password_file, pass_fds=held
+            )
 
     @property
     def programs(self) -> Binaries:

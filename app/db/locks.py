@@ -4,4 +4,5 @@ from typing import Final
 
 MIGRATE: Final = 7301
 HOUSEKEEPING: Final = 7302
+UP: Final = 7303
 TEST_TEMPLATE: Final = 7399

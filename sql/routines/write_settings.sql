@@ -88,6 +88,8 @@ begin
     if v_refused is not null then
         return xce.refusal('invalid', v_refused, jsonb_build_object('path', '$.value'));
     end if;
-    return xce.acceptance(200, 0, array['xce_plan', 'xce_watch']);
+    -- Each worker learns it with its next exchange; a shorter silent time must not overtake that.
+    return xce.acceptance(200, 0, array['xce_plan', 'xce_watch']
+                                  || array(select 'xce_host_' || h.id from xce.host h where h.state <> 'removed' order by h.id));
 end;
 $$;
