@@ -17,6 +17,7 @@ NAMES = (
     "controller",
     "worker",
     "check",
+    "restore",
     "bench",
 )
 

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -60,6 +60,24 @@ class HostState(NamedTuple):
     state: str
     incarnation: int
     cpus: int
+
+
+class UnknownTask(NamedTuple):
+    """A task that lives on a host although the restored database has no open row for it."""
+
+    host: str
+    job_id: int
+    attempt: int
+    # The name is the domain's; nobody searches it as the tuple it is.
+    index: int  # type: ignore[assignment]
+
+
+class Restored(NamedTuple):
+    """The time after a restore: hosts that have not reported, tasks that nobody knows."""
+
+    is_paused: bool
+    unreported: list[str]
+    unknown: list[UnknownTask]
 
 
 @dataclass(frozen=True)
@@ -176,6 +194,26 @@ class Administration:
     def host_channels(self) -> list[str]:
         """The bell of every host."""
         return [channel for (channel,) in self._conn.execute(HOST_CHANNELS).fetchall()]
+
+    def begin_restore(self) -> None:
+        """Pause after a restore; era, epoch, incarnations and numbers jump ahead."""
+        self._conn.execute("select xce.begin_restore()")
+
+    def restored(self) -> Restored:
+        """How far the time after a restore is."""
+        [(is_paused,)] = self._conn.execute("select xce.is_paused()").fetchall()
+        hosts = self._conn.execute("select name from xce.unreported_hosts()").fetchall()
+        tasks = self._conn.execute("select * from xce.unknown_tasks()").fetchall()
+        return Restored(is_paused, [name for (name,) in hosts], [UnknownTask(*t) for t in tasks])
+
+    def end_restore(self, without: Sequence[str]) -> None:
+        """Go on. Raises Refused where hosts have not reported that `without` does not name."""
+        row = self._conn.execute("select xce.end_restore(%s)", (list(without),)).fetchone()
+        if row is not None and row[0]:
+            raise Refused(
+                f"{', '.join(row[0])} did not report yet: start their workers, or go on without "
+                "them with --without NAME"
+            )
 
     def hosts(self) -> list[HostState]:
         """All hosts but the removed ones."""

@@ -120,13 +120,16 @@ class Converger:
         assert self._terms is not None
         die_at(AFTER_CLAIM_BEFORE_SPAWN)
         self._has_fetched = True
-        self._is_cleared |= self._told_clear
         self._settings = answer
         # One that was left out followed a heartbeat by less than a fifth of the interval.
         share = 1.0 if answer.is_heartbeat else 0.8
         self._due_at_s = sent_at_s + min(share * answer.heartbeat_s, answer.poll_s)
-        self._tasks.learn(answer.tasks)
-        self._rows = open_rows(self._tasks.desired)
+        if answer.is_paused:
+            self._rows = frozenset()
+        else:
+            self._is_cleared |= self._told_clear
+            self._tasks.learn(answer.tasks)
+            self._rows = open_rows(self._tasks.desired)
         # Before any start: the keeper refuses to exec behind a fence that has run out.
         if answer.is_heartbeat:
             self._processes.renew_fence(answer.fence_s, sent_at_s=sent_at_s)
@@ -147,7 +150,7 @@ class Converger:
         """Act and report until there is nothing left to do now."""
         done: list[Order] = []
         said: list[Report] = []
-        while self._terms is not None:
+        while self._terms is not None and not self._settings.is_paused:
             actions = self._actions()
             orders = [action for action in actions if not isinstance(action, Report)]
             if orders and orders != done:

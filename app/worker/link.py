@@ -60,10 +60,12 @@ class Fetched(msgspec.Struct, frozen=True):
     """All that should run here; `stale` means that this incarnation is over.
 
     Only an answer that is a heartbeat renews the fence: the controller counts from no other. The
-    settings are those of the moment, so that a change of one holds within an exchange.
+    settings are those of the moment, so that a change of one holds within an exchange. `is_paused`:
+    the database was restored and does not know yet what should run, so nothing is to be changed.
     """
 
     stale: bool
+    is_paused: bool = False
     is_heartbeat: bool = True
     fence_s: float = 0
     heartbeat_s: float = 5

@@ -1,5 +1,6 @@
 -- Purpose: the answer to a call whose idempotency key is known: the first outcome again, or a refusal
---   where the body is another one. Null where the key is new or none was sent.
+--   where the body is another one. Null where the key is new or none was sent. Every call is refused
+--   while a restored database waits: what it would change is not the truth yet.
 -- Locks: none. Looked up under the job's lock, so that a concurrent repeat has waited for the first.
 create or replace function xce.replay_key(p_call jsonb)
 returns jsonb
@@ -9,6 +10,10 @@ as $$
 declare
     v_key xce.idempotency_key;
 begin
+    if xce.is_paused() then
+        return xce.refusal('unavailable',
+                           'this database was restored from a backup and waits for an operator: xce restore', '{}');
+    end if;
     if p_call ->> 'key' is null then
         return null;
     end if;

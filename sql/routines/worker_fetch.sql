@@ -3,6 +3,7 @@
 --   that is hardly older than the last one is left out, and the answer says so: the keeper may count
 --   its fence only from an exchange that the controller counts from too (PROTOCOL 26). p_fence_s is the
 --   fence that the keeper is known to count with; without it the longest that it was ever given stands.
+--   After a restore the answer says `is_paused`: then nothing is claimed, and nothing to be changed there.
 -- Locks: task (skipping those being withdrawn), host (joining only), heartbeat last.
 -- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between).
 create or replace function xce.worker_fetch(
@@ -22,18 +23,20 @@ declare
     v_claimed bigint[] := '{}';
     v_rings text[] := '{}';
     v_is_heartbeat boolean;
+    v_is_paused boolean;
 begin
     if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
         return '{"stale": true}';
     end if;
-    if v_host.state in ('up', 'draining') then
+    v_is_paused := xce.is_paused();
+    if v_host.state in ('up', 'draining') and not v_is_paused then
         v_claimed := array(select t.id from xce.task t
                             where t.host_id = v_host.id and t.state = 'assigned'
                             order by t.id for no key update skip locked);
     end if;
     -- After the claim's locks: a claim must not be older in history than what it claims.
     v_now := clock_timestamp();
-    if v_host.state = 'joining' and p_is_clear then
+    if v_host.state = 'joining' and p_is_clear and not v_is_paused then
         v_rings := xce.clear_host(v_host.id, v_now);
     end if;
     if cardinality(v_claimed) > 0 then
@@ -68,8 +71,8 @@ begin
                               'heartbeat_s', xce.setting_value('heartbeat_s'),
                               'poll_s', xce.setting_value('worker_poll_s'),
                               'output_keep_days', xce.setting_value('output_keep_days'),
-                              'rings', to_jsonb(v_rings),
-                              'tasks', xce.desired_tasks(v_host));
+                              'is_paused', v_is_paused, 'rings', to_jsonb(v_rings),
+                              'tasks', case when v_is_paused then '[]' else xce.desired_tasks(v_host) end);
 end;
 $$;
 

@@ -66,6 +66,12 @@ begin
     on conflict (host_id) do update
        set incarnation = excluded.incarnation,
            last_seen_at = excluded.last_seen_at;
+    if xce.is_paused() then
+        insert into xce.found_task (host_id, job_id, attempt, index, found_at)
+        select v_host.id, l.job_id, l.attempt, l.index, v_now
+          from jsonb_to_recordset(p_live) as l (job_id bigint, attempt integer, index integer)
+            on conflict do nothing;
+    end if;
     if v_host.state = 'lost' then
         perform xce.advance_host(v_host.id, 'returned', 'worker', v_now);
     end if;

@@ -20,6 +20,10 @@ begin
     if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
         return '{"stale": true, "accepted": 0, "old_news": 0, "rings": []}';
     end if;
+    -- Evidence must not be acknowledged to a database that may not know what it is of.
+    if xce.is_paused() then
+        raise exception 'the database was restored and waits for an operator' using errcode = 'RZ410';
+    end if;
     -- Only jobs that are or were here: a host's login must not be able to lock anybody else's.
     v_jobs := array(select distinct t.job_id
                       from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer)

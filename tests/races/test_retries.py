@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -13,7 +14,7 @@ from app.db.connect import open_pool
 from app.db.errors import Unavailable
 from app.db.statements import statement
 from tests.support.cluster import Database
-from tests.support.interleave import Two
+from tests.support.interleave import Two, is_waiting
 from tests.support.story import JOB
 
 HOLD = "select from xce.host where name = %s for no key update"
@@ -35,15 +36,16 @@ async def test_a_call_that_lost_a_deadlock_is_run_again(
     two: Two, shared_database: Database, items: tuple[int, ...]
 ) -> None:
     sizes: list[int] = []
-    met = asyncio.Event()
+    met, crossed = asyncio.Event(), asyncio.Event()
 
     async def act(conn: Connection, asked: Sequence[int]) -> list[int]:
         sizes.append(len(asked))
-        # The one that looks first is the victim.
+        # The one that closes the circle looks for it, and is the victim.
         await conn.execute("set deadlock_timeout = '5ms'")
         async with conn.transaction():
             await conn.execute(HOLD, ("h2",))
             met.set()
+            await crossed.wait()
             await conn.execute(HOLD, ("h1",))
         return list(asked)
 
@@ -51,7 +53,11 @@ async def test_a_call_that_lost_a_deadlock_is_run_again(
     two.told.conn.execute(HOLD, ("h1",))
     asking = asyncio.create_task(served(Batch(shared_database.url, act, application="t"), *items))
     await met.wait()
-    await asyncio.to_thread(two.told.conn.execute, HOLD, ("h2",))
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(two.told.conn.execute, HOLD, ("h2",))
+        assert await asyncio.to_thread(is_waiting, two.watcher, two.told.conn, holding)
+        crossed.set()
+        await asyncio.wrap_future(holding)
     two.told.conn.execute("commit")
     assert await asking == list(items)
     assert sizes == [len(items)] + [1] * len(items)

@@ -46,6 +46,7 @@ class MemoryLink:
         self.told_fence_s: float | None = None
         self.heartbeat_s = 5.0
         self.is_heartbeat = True
+        self.is_paused = False
         self.hangs = False
         self.fetches = 0
         self.moved = asyncio.Event()
@@ -96,7 +97,9 @@ class MemoryLink:
         tasks = [self._task(key, row) for key, row in self.rows.items() if row.state != "ended"]
         self.told_fence_s = fence_s
         answer = {"stale": False, "is_heartbeat": self.is_heartbeat, "fence_s": self.fence_s}
-        answer |= {"heartbeat_s": self.heartbeat_s, "poll_s": 5.0}
+        answer |= {"heartbeat_s": self.heartbeat_s, "poll_s": 5.0, "is_paused": self.is_paused}
+        if self.is_paused:
+            return msgspec.json.encode({**answer, "tasks": []})
         return msgspec.json.encode({**answer, "tasks": tasks})
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:

@@ -385,3 +385,30 @@ async def test_7_a_worker_whose_loop_hangs_falls_silent(host: Host, link: Memory
     for _ in range(10):
         await asyncio.sleep(link.heartbeat_s)
     assert link.fetches == told
+
+
+async def test_while_a_restored_database_waits_nothing_is_started_stopped_or_told(
+    host: Host, link: MemoryLink
+) -> None:
+    wanted = await link.until(link.add(*SLEEP), "running")
+    unknown = await link.until(link.add(*SLEEP), "running")
+    before = await host.keeper()
+    await host.kill_worker()
+    unknown.state = "ended"
+    link.heartbeat_s = 0.02
+    link.is_paused = True
+    host.start_worker()
+    fetched = link.fetches + 5
+    async with asyncio.timeout(10):
+        while link.fetches < fetched:
+            await asyncio.sleep(0.01)
+    after = await host.keeper()
+    assert [task.pid for task in after.tasks if not task.stopping] == [
+        task.pid for task in before.tasks
+    ]
+    assert unknown.old_news == []
+    link.is_paused = False
+    link.bell.set()
+    async with asyncio.timeout(10):
+        await host.until_kept(lambda view: len(view.tasks) == 1)
+    assert wanted.state == "running"
