@@ -13,6 +13,7 @@ NAMES = (
     "user",
     "token",
     "host",
+    "login",
     "setting",
     "controller",
     "worker",
