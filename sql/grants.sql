@@ -24,6 +24,18 @@ begin
 end;
 $$;
 
+-- Lets /readyz say since when a session of another role holds the feed back. It says less where whoever
+-- migrates may not grant this.
+do $$
+begin
+    if not pg_has_role('xce_controller', 'pg_read_all_stats', 'member') then
+        grant pg_read_all_stats to xce_controller;
+    end if;
+exception
+    when insufficient_privilege or unique_violation then null;
+end;
+$$;
+
 revoke all on all functions in schema xce from public;
 revoke all on all tables in schema xce from public;
 grant usage on schema xce to xce_controller, xce_worker;
@@ -53,7 +65,9 @@ grant execute on function
     xce.seconds (numeric),
     xce.day_begins (date, text),
     xce.staying_members (bigint),
-    xce.claimed_tasks (bigint)
+    xce.claimed_tasks (bigint),
+    xce.read_feed (integer, xid8, bigint, integer),
+    xce.held_back_since ()
     to xce_controller;
 
 grant execute on function

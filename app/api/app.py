@@ -5,9 +5,10 @@ from importlib.metadata import version
 from typing import Any
 
 from litestar import Litestar
+from litestar.datastructures import State
 from litestar.di import Provide
 
-from app.api import health, hosts, jobs, pages, reports, resizes, tokens, usage
+from app.api import events, health, hosts, jobs, pages, reports, resizes, tokens, usage
 from app.api import settings as setting_routes
 from app.api.auth import believed_caller, caller
 from app.api.draining import drained
@@ -16,8 +17,9 @@ from app.api.problems import HANDLERS as PROBLEMS
 from app.api.schema import document
 from app.api.services import ApiSettings, Services
 
-__all__ = ["ApiSettings", "create_app"]
+__all__ = ["ApiSettings", "create_app", "end_streams"]
 
+SERVICES = "services"
 DOCUMENTED = [
     *jobs.HANDLERS,
     *resizes.HANDLERS,
@@ -26,6 +28,7 @@ DOCUMENTED = [
     *setting_routes.HANDLERS,
     *tokens.HANDLERS,
     *usage.HANDLERS,
+    *events.HANDLERS,
     *health.HANDLERS,
 ]
 
@@ -41,6 +44,7 @@ def create_app(settings: ApiSettings) -> Litestar:
             "believed_caller": Provide(believed_caller),
             "openapi_document": Provide(_openapi, sync_to_thread=False),
         },
+        state=State({SERVICES: services}),
         lifespan=[services.lifespan],
         middleware=[drained, measured],
         exception_handlers=PROBLEMS,
@@ -48,6 +52,12 @@ def create_app(settings: ApiSettings) -> Litestar:
         openapi_config=None,
         logging_config=None,
     )
+
+
+def end_streams(app: Litestar) -> None:
+    """Let open streams and waits end: a server that stops would wait for them."""
+    services: Services = app.state[SERVICES]
+    services.feed.close()
 
 
 @cache

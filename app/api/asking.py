@@ -23,6 +23,7 @@ LIMIT_MAX = 1_000
 KEY_BYTES_MAX = 255
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?", re.ASCII)
 _UNKNOWN = re.compile(r"unknown field `(.*?)`", re.DOTALL)
 _AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 _KEY_AT = re.compile(r" - at `key` in `(.*)`$", re.DOTALL)
@@ -102,10 +103,23 @@ class Query:
         return values[0] if values else None
 
     def flag(self, name: str) -> bool:
+        return self.answer(name) or False
+
+    def answer(self, name: str) -> bool | None:
+        """True, false, or None where it was left open."""
         text = self.text(name)
         if text not in {None, "true", "false"}:
             raise invalid_query(name, "say true or false")
-        return text == "true"
+        return None if text is None else text == "true"
+
+    def seconds(self, name: str, *, most: float) -> float:
+        """A duration, `most` where none is given."""
+        text = self.text(name)
+        if text is None:
+            return most
+        if not _SECONDS.fullmatch(text) or float(text) > most:
+            raise invalid_query(name, f"say 0 to {most:g} seconds")
+        return float(text)
 
     def choices(self, name: str, literal: Any) -> list[str] | None:
         """The values given, repeated or separated by commas; None where there are none."""

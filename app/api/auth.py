@@ -33,11 +33,7 @@ async def believed_caller(request: Asked, services: NamedDependency[Services]) -
 async def _bearer(
     request: Asked, rates: Rates, look_up: Callable[[bytes], Awaitable[Caller | None]]
 ) -> Caller:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    token = token.strip()
-    if scheme.lower() != "bearer" or not 0 < len(token) <= TOKEN_CHARACTERS_MAX:
-        raise unauthenticated("send a token as `Authorization: Bearer TOKEN`")
-    sha256 = token_sha256(token)
+    sha256 = bearer_sha256(request)
     # Before the look-up, so that a caller out of bounds costs the database nothing.
     rates.take(sha256, time.monotonic_ns())
     found = await look_up(sha256)
@@ -46,6 +42,15 @@ async def _bearer(
     if found.role == "job":
         raise Refusal("not_allowed", "a job's token is good for /v1/in-job only")
     return found
+
+
+def bearer_sha256(request: Asked) -> bytes:
+    """The digest of the token that was sent. Raises Refusal."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not 0 < len(token) <= TOKEN_CHARACTERS_MAX:
+        raise unauthenticated("send a token as `Authorization: Bearer TOKEN`")
+    return token_sha256(token)
 
 
 def check_operator(who: Caller) -> None:

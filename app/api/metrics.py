@@ -4,7 +4,7 @@ from time import perf_counter
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
@@ -29,6 +29,10 @@ BATCH_CALLS = Histogram(
     ["verb"],
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 250),
     registry=REGISTRY,
+)
+STREAMS = Gauge("xce_api_streams", "Open streams of events.", registry=REGISTRY)
+SLOW_READERS = Counter(
+    "xce_api_slow_readers_total", "Streams ended because too much waited.", registry=REGISTRY
 )
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

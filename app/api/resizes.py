@@ -1,4 +1,4 @@
-"""Resize requests: ask, list, show, cancel."""
+"""Resize requests: ask, list, show, wait for, cancel."""
 
 from typing import Any
 
@@ -18,10 +18,14 @@ from app.db.calls import Answer
 from app.db.errors import translated
 from app.db.jobs import is_visible
 from app.db.resizes import CancelCall, ResizeCall, ResizeFilter, list_resizes, resizes_by_id
+from app.runtime.stopping import wait_for
 from app.wire.pages import Page
 from app.wire.resizes import CancelAsk, RequestKind, RequestState, Resize, ResizeAsk
 
 FILTERS = ("all", "kind", "state", "cursor", "limit")
+
+#: The longest wait of one call; whoever wants to wait longer asks again.
+WAIT_MAX_S = 60.0
 
 
 @post(
@@ -79,12 +83,30 @@ async def show_resize(
 ) -> Response[bytes]:
     Query(request)
     number = id_of(request_id, "request")
-    with translated():
-        async with services.pool.connection() as conn:
-            found = await resizes_by_id(conn, [number], made=resize_of, sees_only=caller.sees_only)
-    if number not in found:
-        raise not_found("request")
-    return answered(found[number])
+    return answered(await _shown(services, caller, number))
+
+
+@get(
+    "/v1/resizes/{request_id:str}/wait",
+    opt=doc("Show a request once it is final", gives=Resize, query=("timeout_s",)),
+)
+async def wait_for_resize(
+    request: Asked,
+    request_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    services: NamedDependency[Services],
+) -> Response[bytes]:
+    timeout_s = Query(request, "timeout_s").seconds("timeout_s", most=WAIT_MAX_S)
+    number = id_of(request_id, "request")
+    found = await _shown(services, caller, number)
+    if found.finished_at is None:
+        with services.feed.awaited(number) as final:
+            # Looked at again: it may have become final before anybody waited for it.
+            found = await _shown(services, caller, number)
+            if found.finished_at is None:
+                await wait_for(final, timeout_s=timeout_s)
+                found = await _shown(services, caller, number)
+    return answered(found)
 
 
 @post(
@@ -106,6 +128,17 @@ async def cancel_resize(
     return _answered(*await services.cancels.ask(call))
 
 
+async def _shown(services: Services, caller: Caller, request_id: int) -> Resize:
+    with translated():
+        async with services.pool.connection() as conn:
+            found = await resizes_by_id(
+                conn, [request_id], made=resize_of, sees_only=caller.sees_only
+            )
+    if request_id not in found:
+        raise not_found("request")
+    return found[request_id]
+
+
 def _answered(answer: Answer, resize: Resize | None) -> Response[bytes]:
     accepted(answer)
     if resize is None:
@@ -113,4 +146,4 @@ def _answered(answer: Answer, resize: Resize | None) -> Response[bytes]:
     return resize_answered(resize, answer)
 
 
-HANDLERS = [ask_resize, show_resizes, show_resize, cancel_resize]
+HANDLERS = [ask_resize, show_resizes, show_resize, wait_for_resize, cancel_resize]

@@ -20,6 +20,9 @@ _KINDS: dict[str, dict[str, Any]] = {
     "by": {"enum": list(get_args(UsageBy)), "default": "project"},
     "tz": {"type": "string", "default": "UTC", "description": "an IANA time zone"},
     "format": {"enum": ["json", "csv"]},
+    "follow": {"type": "boolean", "default": False},
+    "job_id": {"type": "integer", "minimum": 1},
+    "timeout_s": {"type": "number", "minimum": 0, "maximum": 60, "default": 60},
     "as_of": {"type": "string", "format": "date-time"},
 }
 

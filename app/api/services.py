@@ -8,18 +8,22 @@ from typing import Any, LiteralString, TypeVar
 
 from litestar import Litestar
 
+from app.api.feed import Feed
 from app.api.metrics import BATCH_CALLS
 from app.api.next import resize_of
 from app.api.problems import Refusal
 from app.api.rates import Rates
+from app.api.stream import HEARTBEAT_S, TOKEN_CHECK_S, EventStream
 from app.db.accounts import Caller, callers
 from app.db.batch import Batch, Committed, Connection
 from app.db.calls import Answer, Call, commit_one
 from app.db.connect import Pool, open_pool
 from app.db.doorbell import PLAN, Doorbell
+from app.db.errors import translated
 from app.db.jobs import CommandCall, jobs_by_id
 from app.db.resizes import CancelCall, ResizeCall, resizes_by_id
 from app.db.statements import statement
+from app.runtime.stopping import cancelled
 from app.wire.jobs import Job
 from app.wire.resizes import Resize
 
@@ -34,7 +38,8 @@ class ApiSettings:
     """`scheduler_wake` is called after each commit that a scheduler should see.
 
     It wakes the one in this process, and says whether that one leads: then no bell has to be rung
-    for another, which would only make the leader look twice.
+    for another, which would only make the leader look twice. `feed_poll_s` is how often the feed is
+    read while somebody listens and no bell rings; `streams_max` counts for each user.
     """
 
     database_url: str
@@ -43,6 +48,10 @@ class ApiSettings:
     body_bytes_max: int = 1024 * 1024
     #: Of each token.
     calls_per_s: float = 5_000
+    feed_poll_s: float = 2.0
+    streams_max: int = 16
+    heartbeat_s: float = HEARTBEAT_S
+    token_check_s: float = TOKEN_CHECK_S
 
 
 class Services:
@@ -62,6 +71,18 @@ class Services:
             self._url, callers, application="xce api callers", is_repeatable=True
         )
         self._bearers: dict[bytes, Caller] = {}
+        self.feed = Feed(
+            self._url,
+            self.lent,
+            poll_s=settings.feed_poll_s,
+            streams_max=settings.streams_max,
+        )
+        self.stream = EventStream(
+            self.feed,
+            self.lent,
+            heartbeat_s=settings.heartbeat_s,
+            token_check_s=settings.token_check_s,
+        )
         self.resizes = self._verb(ResizeCall, "ask_resizes", _resizes)
         self.cancels = self._verb(CancelCall, "cancel_requests", _resizes)
         self.commands = self._verb(CommandCall, "command_jobs", _jobs)
@@ -71,14 +92,12 @@ class Services:
         """Starts without the database too: then every call is answered 503 until it is back."""
         self.pool = await open_pool(self._url, size_max=self._pool_max, application="xce api")
         batches = (self.callers, self.resizes, self.cancels, self.commands)
-        running = [asyncio.create_task(batch.run()) for batch in batches]
+        running = [asyncio.create_task(part.run()) for part in (*batches, self.feed)]
         await self._doorbell.open()
         try:
             yield
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await cancelled(*running)
             await self._doorbell.close()
             await self.pool.close()
 
@@ -95,6 +114,13 @@ class Services:
     async def believed_caller(self, sha256: bytes) -> Caller | None:
         """The bearer as last seen, for a call whose own transaction looks at the token again."""
         return self._bearers.get(sha256) or await self.caller(sha256)
+
+    @contextlib.asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """A connection of the pool. Raises Unavailable, then and for what is done with it."""
+        with translated():
+            async with self.pool.connection() as conn:
+                yield conn
 
     async def commit(self, query: LiteralString, call: Call) -> Answer:
         """Run one call in a transaction of its own, ring, and give its acceptance.

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "history": ("reports", "history", "What happened to a job or a request."),
     "usage": ("reports", "usage", "What a job, or all of them in a time, were given."),
     "allocation": ("reports", "allocation", "The tasks a job has, or had at a moment."),
+    "events": ("events", "events", "What happens, in the order of the commits."),
     "hosts": ("hosts", "list_hosts", "List hosts."),
     "host": ("hosts", "host", "Show hosts; drain, resume, vouch for and remove them."),
     "settings": ("settings", "list_settings", "List what all daemons go by."),

@@ -67,7 +67,7 @@ def one_text(thing: Any, output: str, columns: Sequence[str]) -> str:
     members = _members(thing)
     names = [n for n in (members if output == "wide" else columns) if n in members]
     width = max((len(name) for name in names), default=0)
-    texts = {name: _text(SPELLED.get(name, _same)(members[name])) for name in names}
+    texts = {name: plain_text(SPELLED.get(name, _same)(members[name])) for name in names}
     return "".join(
         f"{_bold(name.ljust(width))}{GAP}{_painted(name, text)}\n" for name, text in texts.items()
     )
@@ -80,7 +80,7 @@ def many_text(things: Iterable[Any], output: str, columns: Sequence[str]) -> str
         return PROGRAMS[output]({"items": found, "next": None})
     rows = [_members(thing) for thing in found]
     names = list(rows[0]) if output == "wide" and rows else list(columns)
-    cells = [[_text(row.get(name)) for name in names] for row in rows]
+    cells = [[plain_text(row.get(name)) for name in names] for row in rows]
     is_number = [_is_numeric(row.get(name) for row in rows) for name in names]
     widths = [
         max([len(name), *(len(cell[place]) for cell in cells)]) for place, name in enumerate(names)
@@ -119,7 +119,8 @@ def _members(thing: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not UNSET}
 
 
-def _text(value: Any) -> str:
+def plain_text(value: Any) -> str:
+    """A value as people read it; nothing in it moves a cursor."""
     match value:
         case None:
             text = "-"
@@ -128,11 +129,11 @@ def _text(value: Any) -> str:
         case datetime():
             text = value.strftime("%Y-%m-%d %H:%M:%SZ")
         case list() | tuple():
-            text = ",".join(_text(item) for item in value) or "-"
+            text = ",".join(plain_text(item) for item in value) or "-"
         case dict():
-            text = ",".join(f"{name}={_text(item)}" for name, item in value.items()) or "-"
+            text = ",".join(f"{name}={plain_text(item)}" for name, item in value.items()) or "-"
         case _ if hasattr(value, "__struct_fields__"):
-            text = " ".join(f"{name}={_text(item)}" for name, item in _members(value).items())
+            text = " ".join(f"{name}={plain_text(item)}" for name, item in _members(value).items())
         case _:
             text = str(value)
     # A name with a control character must not move anybody's cursor.

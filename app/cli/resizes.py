@@ -8,7 +8,7 @@ from app.cli.output import output_option, print_one
 from app.cli.session import client
 from app.cli.values import COUNT, ID, INDICES, NAMES, RANGE, SECONDS, SOME_SECONDS, if_match, joined
 from app.cli.viewing import View, view_options
-from app.cli.waiting import end, wait_options, waited
+from app.cli.waiting import end, wait_options, waited_for_request
 
 if TYPE_CHECKING:
     from app.client.client import Client
@@ -193,12 +193,7 @@ def _tell(
     """Print the request, after the end of it where that is waited for."""
     is_in_time = True
     if wait:
-        asked, is_in_time = waited(
-            asked,
-            again=lambda: api.request(asked.id),
-            until=lambda now: now.finished_at is not None,
-            timeout_s=timeout_s,
-        )
+        asked, is_in_time = waited_for_request(api, asked, timeout_s=timeout_s)
     print_one(asked, output, SHOWN)
     what = f"request {asked.id} is {asked.state}" + (f" ({asked.reason})" if asked.reason else "")
     if wait:

@@ -1,13 +1,18 @@
-"""`--wait`: ask again, ever more rarely, until something is as it was waited for."""
+"""`--wait`: until something is as it was waited for."""
 
+import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from app.cli.session import TIMED_OUT, say
+
+if TYPE_CHECKING:
+    from app.client.client import Client
+    from app.wire.resizes import Resize
 
 Thing = TypeVar("Thing")
 FIRST_PAUSE_S = 0.05
@@ -34,7 +39,7 @@ def waited(
     until: Callable[[Thing], bool],
     timeout_s: float | None,
 ) -> tuple[Thing, bool]:
-    """What it is in the end, and whether that was in time."""
+    """What it is in the end, and whether that was in time; asks again, ever more rarely."""
     give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
     pause_s = FIRST_PAUSE_S
     while not until(thing):
@@ -45,6 +50,19 @@ def waited(
         pause_s = min(pause_s * 1.5, PAUSE_MAX_S)
         thing = again()
     return thing, True
+
+
+def waited_for_request(
+    api: "Client", request: "Resize", *, timeout_s: float | None
+) -> tuple["Resize", bool]:
+    """The request in the end, and whether that was in time; the API says when."""
+    give_up_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while request.finished_at is None:
+        left_s = give_up_at - time.monotonic()
+        if left_s <= 0:
+            return request, False
+        request = api.wait(request.id, timeout_s=left_s)
+    return request, True
 
 
 def end(is_in_time: bool, *, is_good: bool, what: str) -> None:

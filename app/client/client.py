@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from app.client.errors import NotConfigured
+from app.client.following import follow
 from app.client.link import PATIENCE_S, Link
 from app.wire.encoding import decode, encode
+from app.wire.events import Event, EventPage
 from app.wire.fields import Range
 from app.wire.hosts import Host, HostDown, HostPut
 from app.wire.jobs import Job, JobSubmit, Nothing, Task
@@ -20,6 +22,8 @@ from app.wire.tokens import Token, TokenAsk
 
 Shape = TypeVar("Shape")
 LIMIT = 1_000
+#: Shorter than the link waits for an answer.
+WAIT_MAX_S = 20.0
 
 
 class Client:
@@ -104,6 +108,11 @@ class Client:
         """Grows and shrinks of a job; its starts too with `is_all`. Filters: `state`, `kind`."""
         return self._pages(f"/v1/jobs/{job_id}/resizes", Resize, {"all": _flag(is_all), **filters})
 
+    def wait(self, request_id: int, *, timeout_s: float) -> Resize:
+        """The request once it is final, or as it is when the time is up; at most WAIT_MAX_S."""
+        query = _query({"timeout_s": f"{min(max(timeout_s, 0.0), WAIT_MAX_S):.3f}"})
+        return self._get(f"/v1/resizes/{request_id}/wait{query}", Resize)
+
     def history(self, job_id: int) -> Iterator[HistoryItem]:
         return self._pages(f"/v1/jobs/{job_id}/history", HistoryItem, {})
 
@@ -121,6 +130,31 @@ class Client:
     def usage_report(self, **asked: str | None) -> UsageReport:
         """What jobs were given; asked for `from`, `to`, `by` and `tz`."""
         return self._get(f"/v1/usage{_query(asked)}", UsageReport)
+
+    def events(self, after: str | None = None, *, job_id: int | None = None) -> Iterator[Event]:
+        """What happened after a cursor, up to now; `after` None is the oldest that is kept."""
+        while True:
+            page = self._events(after, job_id, LIMIT)
+            yield from page.items
+            if page.next == after:
+                return
+            after = page.next
+
+    def follow_events(
+        self, after: str | None = None, *, job_id: int | None = None
+    ) -> Iterator[Event]:
+        """What happened after a cursor or `now`, and then what happens, for ever.
+
+        Comes back by itself where the connection is lost, without a gap and without a double.
+        """
+        if after == "now":
+            # Resolved once: a stream that is lost before its first event would begin later.
+            after = self._events(after, job_id, 1).next
+        return follow(self._link, "/v1/events" + _query(_feed(after, job_id)))
+
+    def _events(self, after: str | None, job_id: int | None, limit: int) -> EventPage:
+        query = _query({**_feed(after, job_id), "limit": str(limit)})
+        return self._get(f"/v1/events{query}", EventPage)
 
     def hosts(self, *, state: str | None = None) -> Iterator[Host]:
         return self._pages("/v1/hosts", Host, {"state": state})
@@ -195,6 +229,10 @@ def _host(name: str) -> str:
 def _query(values: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in values.items() if value is not None}
     return f"?{urlencode(given)}" if given else ""
+
+
+def _feed(after: str | None, job_id: int | None) -> dict[str, str | None]:
+    return {"after": after, "job_id": None if job_id is None else str(job_id)}
 
 
 def _flag(value: bool) -> str | None:

@@ -4,7 +4,7 @@ import http.client
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,6 +25,23 @@ class Reply(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     body: bytes
+
+
+class Patience:
+    """Pauses between two tries, each twice as long, for `patience_s` in all; None is for ever."""
+
+    def __init__(self, patience_s: float | None, on_retry: Callable[[str], None]) -> None:
+        self._give_up_at = None if patience_s is None else time.monotonic() + patience_s
+        self._on_retry = on_retry
+        self._pause_s = FIRST_PAUSE_S
+
+    def lose(self, error: Unavailable) -> None:
+        """Pause, after a try that failed with this; raise it where there was too much."""
+        if self._give_up_at is not None and time.monotonic() + self._pause_s > self._give_up_at:
+            raise error
+        self._on_retry(error.detail)
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
 
 
 class Link:
@@ -55,6 +72,10 @@ class Link:
         self._on_retry = on_retry or _say_nothing
         self._conn: http.client.HTTPConnection | None = None
 
+    def patience(self, *, is_endless: bool = False) -> Patience:
+        """For one call, or for one that goes on however long the API is away."""
+        return Patience(None if is_endless else self._patience_s, self._on_retry)
+
     def get(self, path: str) -> Reply:
         """Raises Refused and Unavailable."""
         return self._call("GET", path, None, {})
@@ -64,6 +85,25 @@ class Link:
         key = {"Idempotency-Key": os.urandom(16).hex(), "Content-Type": "application/json"}
         return self._call(method, path, body, key | headers)
 
+    def lines(self, path: str, headers: dict[str, str], *, silence_s: float) -> Iterator[bytes]:
+        """The lines of an answer that has no end, on a connection of its own, tried once.
+
+        Ends when the other side ends it well. Raises Refused, and Unavailable, which no answer
+        for `silence_s` means too.
+        """
+        conn = self._connection(silence_s)
+        try:
+            headers = {"Authorization": f"Bearer {self._token}", **headers}
+            conn.request("GET", self._parts.path.rstrip("/") + path, None, headers)
+            answer = conn.getresponse()
+            if answer.status >= 400:
+                raise _refusal(Reply(answer.status, answer.headers, answer.read()))
+            yield from answer
+        except LOST as error:
+            raise self._lost(error) from error
+        finally:
+            conn.close()
+
     def close(self) -> None:
         if self._conn is not None:
             self._conn.close()
@@ -71,44 +111,41 @@ class Link:
 
     def _call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
         headers = {"Authorization": f"Bearer {self._token}", **headers}
-        give_up_at = time.monotonic() + self._patience_s
-        pause_s = FIRST_PAUSE_S
+        patience = self.patience()
         while True:
             try:
                 return self._try(method, path, body, headers)
             except Unavailable as error:
-                if time.monotonic() + pause_s > give_up_at:
-                    raise
-                self._on_retry(error.detail)
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+                patience.lose(error)
 
     def _try(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
-        conn = self._connected()
+        if self._conn is None:
+            self._conn = self._connection(TIMEOUT_S)
+        conn = self._conn
         try:
             conn.request(method, self._parts.path.rstrip("/") + path, body, headers)
             answer = conn.getresponse()
             reply = Reply(answer.status, answer.headers, answer.read())
         except LOST as error:
             self.close()
-            raise Unavailable(
-                "unavailable",
-                f"no answer from {self._parts.netloc}: {_said(error)}; "
-                "see that a controller runs there, or set XCE_API_URL to where one does",
-            ) from error
+            raise self._lost(error) from error
         if reply.status >= 400:
             raise _refusal(reply)
         return reply
 
-    def _connected(self) -> http.client.HTTPConnection:
-        if self._conn is None:
-            place = (self._parts.hostname or "", self._parts.port)
-            if self._parts.scheme == "https":
-                context = ssl.create_default_context(cafile=self._ca_file)
-                self._conn = http.client.HTTPSConnection(*place, timeout=TIMEOUT_S, context=context)
-            else:
-                self._conn = http.client.HTTPConnection(*place, timeout=TIMEOUT_S)
-        return self._conn
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        place = (self._parts.hostname or "", self._parts.port)
+        if self._parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self._ca_file)
+            return http.client.HTTPSConnection(*place, timeout=timeout_s, context=context)
+        return http.client.HTTPConnection(*place, timeout=timeout_s)
+
+    def _lost(self, error: Exception) -> Unavailable:
+        detail = (
+            f"no answer from {self._parts.netloc}: {_said(error)}; "
+            "see that a controller runs there, or set XCE_API_URL to where one does"
+        )
+        return Unavailable("unavailable", detail)
 
 
 def _refusal(reply: Reply) -> Refused | Unavailable:

@@ -10,6 +10,8 @@ from pathlib import Path
 import uvicorn
 from litestar import Litestar
 
+from app.api.app import end_streams
+
 DRAIN_S = 2
 BACKLOG = 512
 
@@ -42,7 +44,7 @@ class ApiServer(uvicorn.Server):
     """uvicorn without its own signal handling."""
 
     def __init__(self, app: Litestar, place: Place) -> None:
-        self._place = place
+        self._app = app
         super().__init__(
             uvicorn.Config(
                 app,
@@ -58,6 +60,11 @@ class ApiServer(uvicorn.Server):
     async def run_on(self, listening: socket.socket) -> None:
         """Serve until `should_exit` is set."""
         await self.serve(sockets=[listening])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Before it waits for connections, those that would stay open for ever are told to end."""
+        end_streams(self._app)
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

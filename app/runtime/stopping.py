@@ -5,6 +5,8 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
+CANCEL_AGAIN_S = 1.0
+
 
 def stopping_event() -> asyncio.Event:
     """An event set by the first SIGTERM or SIGINT; call it inside the running loop."""
@@ -13,6 +15,18 @@ def stopping_event() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     return stopping
+
+
+async def cancelled(*tasks: asyncio.Task[Any]) -> list[Any]:
+    """Cancel tasks until all have ended; what each ended with, exceptions included."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        # Once is not enough: before Python 3.12 asyncio.wait_for, which psycopg's pool waits with,
+        # loses a cancellation that comes together with its result.
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+    return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def wait_any(*events: asyncio.Event, timeout_s: float | None = None) -> bool:

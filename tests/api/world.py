@@ -1,5 +1,6 @@
 """A small installation for tests of the API: users, hosts of straw, a leader that just places."""
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -13,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.api.app import ApiSettings, create_app
+from app.daemons.api_server import ApiServer, Place, bind
 from app.db.logins import CONTROLLER_GROUP, controller_login_name, make_login
 from tests.support.cluster import Database
 from tests.support.worker import StubWorker, add_host
@@ -162,7 +163,7 @@ class World:
 
 
 @contextmanager
-def running_world(database: Database, folder: Path) -> Iterator[World]:
+def running_world(database: Database, folder: Path, **settings: Any) -> Iterator[World]:
     """The API with the login of a controller: what that may not do shows here."""
     with database.connect() as conn:
         login = make_login(
@@ -172,7 +173,7 @@ def running_world(database: Database, folder: Path) -> Iterator[World]:
             url=database.url,
             passfile=folder / "controller.passfile",
         )
-    with running_api(login.url) as url:
+    with running_api(login.url, **settings) as url:
         world = World(database, url)
         try:
             yield world
@@ -182,14 +183,16 @@ def running_world(database: Database, folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def running_api(database_url: str, **more: Any) -> Iterator[str]:
+def running_api(database_url: str, **settings: Any) -> Iterator[str]:
     """The API as another process would see it, in a thread with its own loop."""
-    app = create_app(ApiSettings(database_url=database_url, **more))
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+    app = create_app(ApiSettings(database_url=database_url, **settings))
+    place = Place("127.0.0.1", 0)
+    listening = bind(place)
+    server = ApiServer(app, place)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.run_on(listening)), name="api", daemon=True
     )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="api")
+    port = listening.getsockname()[1]
     thread.start()
     try:
         deadline = time.monotonic() + 10
@@ -197,8 +200,8 @@ def running_api(database_url: str, **more: Any) -> Iterator[str]:
             assert thread.is_alive(), "the API did not start"
             assert time.monotonic() < deadline, "the API did not start in time"
             time.sleep(0.005)
-        port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(10)
+        assert not thread.is_alive(), "the API does not stop"
