@@ -12,7 +12,7 @@ COMPILE := env -u UV_INDEX -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS $(UV) pip comp
   --python-version 3.11 --generate-hashes --custom-compile-command "make lock" --no-emit-index-url \
   --no-emit-find-links --prerelease disallow $(ARGS)
 
-.PHONY: help install check test demo lock generate clean soak test-containers
+.PHONY: help install check test demo lock generate clean soak test-containers test-debian
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ test: $(STAMP) ## all tests but the long ones; ARGS is handed to pytest
 soak: $(STAMP) ## the tests that take minutes
 	$(BIN)/pytest -m soak --timeout 1800 $(ARGS)
 
-test-containers: $(STAMP) ## the tests that need a container engine
-	$(BIN)/pytest -m docker --timeout 300 $(ARGS)
+test-containers: $(STAMP) ## tests/sql on a PostgreSQL in a container (Docker or podman); fails without an engine
+	XCE_TEST_PROVIDER=containers $(BIN)/pytest tests/sql --timeout 120 $(ARGS)
+
+test-debian: $(STAMP) ## what touches SQL, on Debian's PostgreSQL 15
+	XCE_TEST_PROVIDER=15 $(BIN)/pytest tests/sql tests/races tests/contracts tests/api $(ARGS)
 
 demo: $(STAMP) ## a job that grows and shrinks, on this machine
 	$(BIN)/xce demo $(ARGS)

@@ -16,9 +16,14 @@ from psycopg import Connection, sql
 from psycopg.rows import TupleRow
 
 from app.db import binaries, embedded
+from app.db.binaries import Binaries
 from app.db.migrate import migrate
 
 GIVEN_URL = "XCE_TEST_DATABASE_URL"
+#: `containers`, or the major version of programs on this machine. What is asked for and not there
+#: fails the tests; nothing else is taken instead.
+PROVIDER = "XCE_TEST_PROVIDER"
+CONTAINERS = "containers"
 NO_SEARCH_PATH = "-c search_path="
 
 
@@ -83,10 +88,21 @@ def provider() -> str:
     """Which provider will be used, told without starting anything."""
     if os.environ.get(GIVEN_URL):
         return f"the one of {GIVEN_URL}"
-    found = binaries.available()
+    found = programs()
     if found:
         return f"a private cluster, PostgreSQL {found[0].major} in {found[0].folder}"
     return "a container"
+
+
+def programs() -> list[Binaries]:
+    """The PostgreSQL programs to take, best first; none where a container is to be used."""
+    wanted = os.environ.get(PROVIDER)
+    if wanted == CONTAINERS:
+        return []
+    found = [one for one in binaries.available() if wanted in (None, "", str(one.major))]
+    if wanted and not found:
+        raise NoClusterError(f"{PROVIDER}={wanted}: there is no PostgreSQL {wanted} here")
+    return found
 
 
 @contextmanager
@@ -95,9 +111,9 @@ def running_cluster() -> Iterator[Cluster]:
     url = os.environ.get(GIVEN_URL)
     if url:
         yield Cluster(url, "given", is_private=False)
-    elif binaries.available():
+    elif found := programs():
         with private_folder() as folder:
-            server = embedded.start(folder, fast=True)
+            server = embedded.start(folder, fast=True, programs=found[0])
             try:
                 yield Cluster(server.url, "private", is_private=True)
             finally:
