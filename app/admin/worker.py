@@ -14,9 +14,19 @@ import click
     help="Where the keeper, its records and the jobs' run folders live.",
 )
 @click.option("--api-url", help="What tasks get as XCE_API_URL.")
+@click.option(
+    "--limit-cpus", is_flag=True, help="Let no task use more CPU than it asked for (cgroup v2)."
+)
 @click.option("--as-starter", is_flag=True, hidden=True, help="As root, run jobs as root.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
-def command(*, run_dir: Path, api_url: str | None, as_starter: bool, parent: int | None) -> None:
+def command(
+    *,
+    run_dir: Path,
+    api_url: str | None,
+    limit_cpus: bool,
+    as_starter: bool,
+    parent: int | None,
+) -> None:
     """Run the worker of one host; the database login says which.
 
     Its tasks live on when it ends, and the next worker on the same folder takes them over.
@@ -30,4 +40,5 @@ def command(*, run_dir: Path, api_url: str | None, as_starter: bool, parent: int
         end_with_parent(parent)
     settings = Settings.from_environment()
     configure_logs("worker", level=settings.log_level)
-    serve(settings, WorkerOptions(run_dir, as_starter=as_starter, api_url=api_url))
+    options = WorkerOptions(run_dir, as_starter=as_starter, api_url=api_url, limit_cpus=limit_cpus)
+    serve(settings, options)

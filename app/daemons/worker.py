@@ -26,11 +26,15 @@ class AnotherWorkerError(Exception):
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What `xce worker` was told; `as_starter` lets jobs of a root worker run as root."""
+    """What `xce worker` was told; `as_starter` lets jobs of a root worker run as root.
+
+    `limit_cpus` lets no task use more CPU than it has asked for, where the host has cgroups.
+    """
 
     run_dir: Path
     as_starter: bool = False
     api_url: str | None = None
+    limit_cpus: bool = False
 
 
 def serve(settings: Settings, options: WorkerOptions) -> None:
@@ -82,7 +86,12 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
 async def work(link: Link, options: WorkerOptions, *, stopping: asyncio.Event) -> None:
     """Converge over any link until `stopping`; the keeper and its tasks stay."""
     processes = Processes(options.run_dir)
-    launcher = Launcher(options.run_dir, as_starter=options.as_starter, api_url=options.api_url)
+    launcher = Launcher(
+        options.run_dir,
+        as_starter=options.as_starter,
+        api_url=options.api_url,
+        limit_cpus=options.limit_cpus,
+    )
     exchange = Exchange(link, version=_version(), folder=folder_id(options.run_dir))
     converger = Converger(exchange, processes, launcher)
     logger().info("worker_started", run_dir=str(options.run_dir))

@@ -10,12 +10,14 @@ import socket
 import sys
 import time
 
-from app.keeper import linux, records
+from app.keeper import cgroups, linux, records
+from app.keeper.cgroups import Cgroups
 from app.keeper.child import DESCRIPTORS_MAX
 from app.keeper.fence import Fence
 from app.keeper.loop import Loop
 from app.keeper.processes import Processes
 from app.keeper.server import Server
+from app.keeper.spawn import Launcher
 
 SOCKET = "keeper.sock"
 LOCK = "keeper.lock"
@@ -102,9 +104,8 @@ def _detach() -> None:
 def _serve(lock_fd: int, listener: socket.socket) -> None:
     _set_signals()
     loop = Loop()
-    boot_id = records.read_boot_id()
-    fence = Fence(boot_id)
-    processes = Processes(loop, fence, lock_fd, boot_id)
+    fence = Fence(records.read_boot_id())
+    processes = Processes(loop, fence, Launcher(lock_fd), _groups())
     server = Server(loop, listener, processes, fence)
     _watch_signals(loop, processes, server)
     processes.take_over()
@@ -112,6 +113,18 @@ def _serve(lock_fd: int, listener: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     server.run()
+
+
+def _groups() -> Cgroups:
+    """With a place for the tasks where the system gives us one; the log says whether and why."""
+    groups = Cgroups()
+    try:
+        groups.take(cgroups.own_base())
+    except cgroups.Unusable as reason:
+        print(f"cgroup v2 is not used: {reason}", file=sys.stderr, flush=True)
+    else:
+        print(groups, file=sys.stderr, flush=True)
+    return groups
 
 
 def _watch_signals(loop: Loop, processes: Processes, server: Server) -> None:

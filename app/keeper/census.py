@@ -46,13 +46,14 @@ class Census:
         The orphans of a predecessor's tasks went to init, so these need the whole process table.
         """
         is_ours = all(task.is_child for task in tasks)
+        pids_of = {task: task.cgroup.pids() for task in tasks if task.cgroup is not None}
         table = proctable.own_tree() if is_ours else proctable.everything()
         # Whatever a record says, neither we nor init are part of a task.
         for pid in (1, self._own_pid):
             table.pop(pid, None)
         claims = _Claims(table, (0, self._own_session))
         for task in tasks:
-            claims.seed(task)
+            claims.seed(task, pids_of.get(task, []))
         claims.spread()
         self._claim_by_mark(claims, tasks)
         self._claim_the_rest(claims, tasks)
@@ -76,7 +77,12 @@ class Census:
         return None
 
     def is_empty(self, task: Task, tasks: Collection[Task]) -> bool:
-        """No process of a task whose main process is gone is left."""
+        """No process of a task whose main process is gone is left.
+
+        Its cgroup knows for sure but of those that asked to be moved out of it.
+        """
+        if task.cgroup is not None and not task.cgroup.is_empty():
+            return False
         if task.is_child:
             children = self.claim_strays(tasks)
             return not any(pid in children for pid, _ in task.members)
@@ -128,8 +134,11 @@ class _Claims:
             self._children.setdefault(seen.parent, []).append(seen.pid)
             self._sessions.setdefault(seen.session, []).append(seen.pid)
 
-    def seed(self, task: Task) -> None:
-        """What is known for sure: the main process and those remembered, if they still are it."""
+    def seed(self, task: Task, pids: list[int]) -> None:
+        """Known for sure: what is in its cgroup, the main process, and those remembered."""
+        for pid in pids:
+            if pid in self._table:
+                self.claim(pid, task)
         for pid, start_ticks in (task.main, *task.members):
             seen = self._table.get(pid)
             if seen is not None and seen.start_ticks == start_ticks:

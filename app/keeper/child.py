@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from app.keeper import records
+from app.keeper import cgroups, records
 from app.keeper.fence import boottime_ns
 
 START_LIMIT_S = 20
@@ -17,6 +17,7 @@ DESCRIPTORS_MAX = 1 << 20
 
 Order = tuple[
     tuple[str, bytes],  # Path and first line of the record.
+    cgroups.Place | None,
     tuple[bytes, bytes, bytes],  # Folder, output, errors.
     tuple[int, int, list[int]] | None,  # User, group, further groups.
     int,  # Until when the fence is open.
@@ -63,12 +64,17 @@ class Child:
             os._exit(127)
 
     def _follow(self, order: Order) -> None:
-        record, (folder, output, errors), user, deadline_ns, program = order
+        record, cgroup, streams, user, deadline_ns, program = order
+        folder, output, errors = streams
         signal.alarm(START_LIMIT_S)
         record_bytes = self._make_record(*record)
+        if cgroup is not None:
+            self._stage = "cgroup"
+            cgroups.enter(cgroup)
         self._stage = "user"
         if user is not None:
             _change_user(*user)
+        # From here on the kernel sees the task's user: no path of the user's opens what is ours.
         self._stage = "cwd"
         os.chdir(folder)
         self._stage = "output"
@@ -135,8 +141,8 @@ def _change_user(uid: int, gid: int, groups: list[int]) -> None:
 
 
 def _open_standard_streams(output: bytes, errors: bytes) -> None:
-    """Opened as the task's user, so that a path given by the user opens nothing of ours."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC
+    """A link is not followed: who reads it later, as root, must find it where it is named."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     output_fd = os.open(output, flags, 0o600)
     errors_fd = output_fd if errors == output else os.open(errors, flags, 0o600)
     # Input is /dev/null already, as it is the keeper's own.

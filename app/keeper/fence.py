@@ -17,7 +17,7 @@ class Fence:
     """A deadline on CLOCK_BOOTTIME, kept in a file for a successor; closed until first renewed."""
 
     def __init__(self, boot_id: str) -> None:
-        self._boot_id = boot_id
+        self.boot_id = boot_id
         self.sent_at_ns = 0
         self.deadline_ns = 0
         self._load()
@@ -40,7 +40,7 @@ class Fence:
 
     def _save(self) -> None:
         state = {
-            "boot_id": self._boot_id,
+            "boot_id": self.boot_id,
             "sent_at_boottime_ns": self.sent_at_ns,
             "deadline_boottime_ns": self.deadline_ns,
         }
@@ -57,7 +57,7 @@ class Fence:
         try:
             with open(FENCE_FILE, encoding="ascii") as file:
                 state = json.load(file)
-            if state["boot_id"] == self._boot_id:
+            if state["boot_id"] == self.boot_id:
                 self.deadline_ns = int(state["deadline_boottime_ns"])
                 self.sent_at_ns = int(state["sent_at_boottime_ns"])
         except FileNotFoundError:

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from app.keeper import proctable, records
 from app.keeper.census import Census
+from app.keeper.cgroups import Cgroups
 from app.keeper.fence import Fence
 from app.keeper.loop import Loop
 from app.keeper.proctable import Identity, Seen
 from app.keeper.records import Record, TaskKey
 from app.keeper.spawn import Launcher, Spec
-from app.keeper.task import DRAINING, EXITED, RUNNING, Failure, Task, unix_ms
-from app.keeper.wire import Refused, signal_name
+from app.keeper.task import DRAINING, EXITED, RUNNING, Task, failure_of, unix_ms
+from app.keeper.wire import Refused
 
 KILL_PAUSE_NS = 20_000_000
 KILL_PAUSE_MAX_NS = 1_000_000_000
@@ -35,17 +36,19 @@ class Processes:
     `exited` (the tree is empty and the evidence is on disk).
     """
 
-    def __init__(self, loop: Loop, fence: Fence, lock_fd: int, boot_id: str) -> None:
+    def __init__(self, loop: Loop, fence: Fence, launcher: Launcher, groups: Cgroups) -> None:
         self.tasks: dict[TaskKey, Task] = {}
         self.tell: Callable[[str, Task], None] = _tell_nobody
         self._loop = loop
         self._fence = fence
-        self.launcher = Launcher(lock_fd)
-        self._boot_id = boot_id
+        self.launcher = launcher
+        self._groups = groups
+        self._boot_id = fence.boot_id
         self._census = Census(self.launcher)
         # Mains of ours by pid; each is in here until it was waited for.
         self._mains: dict[int, Task] = {}
         self._has_dead = False
+        loop.watch(groups.bell_fd, self._close_the_empty)
 
     def spawn(self, spec: Spec) -> None:
         """Fork; how it went is told as an event."""
@@ -54,6 +57,8 @@ class Processes:
         if not self._fence.is_open():
             raise Refused("failed", "the fence is closed", stage="fence", errno=errno.ETIME)
         record = self._new_record(spec)
+        spec.cgroup = self._groups.place(spec.key, spec.limits)
+        record.cgroup = spec.cgroup[0] if spec.cgroup else ""
         spec.env[proctable.MARK_VARIABLE.encode()] = record.mark.encode()
         try:
             child = self.launcher.launch(spec.order(record.head(), self._fence.deadline_ns))
@@ -102,6 +107,7 @@ class Processes:
         found = [self._adopt(key) for key in records.recorded_keys()]
         for task in found:
             self._drain_adopted(task)
+        self._groups.sweep({task.record.cgroup for task in self._open_tasks()})
 
     def reap(self) -> None:
         """Bury the children that have died; each is looked at before its pid is given away."""
@@ -113,9 +119,7 @@ class Processes:
                 self._has_dead = False
                 break
             self._bury(pid)
-        for task in self._open_tasks():
-            if task.state == DRAINING:
-                self._close_if_empty(task)
+        self._close_the_empty()
 
     def due_in_s(self) -> float | None:
         """How long nothing has to be done by the clock; None when nothing ever has."""
@@ -167,7 +171,7 @@ class Processes:
             self.tell("started", task)
             return
         status = self._wait_for_main(task)
-        task.ending.failure = failure = _failure_of(told.get("failed"), status)
+        task.ending.failure = failure = failure_of(told.get("failed"), status)
         if failure.stage == "record" and failure.errno == errno.EEXIST:
             self._give_way(task)
             return
@@ -228,7 +232,14 @@ class Processes:
             self._set_kill(task, task.record.grace_s)
         elif not task.is_child:
             task.wake_at_ns = time.monotonic_ns()
+        if task.cgroup is not None:
+            self._groups.watch(task.cgroup)
         self._terminate(task)
+
+    def _close_the_empty(self) -> None:
+        for task in self._open_tasks():
+            if task.state == DRAINING:
+                self._close_if_empty(task)
 
     def _close_if_empty(self, task: Task) -> bool:
         if not self._census.is_empty(task, self._open_tasks()):
@@ -243,6 +254,8 @@ class Processes:
         except OSError as error:
             # A full disk must not keep the slot: the evidence lives as long as the keeper.
             task.evidence = {**(task.evidence or {}), "unsaved": error.strerror}
+        if task.cgroup is not None:
+            self._groups.remove(task.cgroup)
         self.tell("exited", task)
 
     def _set_kill(self, task: Task, grace_s: float) -> None:
@@ -283,6 +296,8 @@ class Processes:
 
     def _kill(self, task: Task) -> None:
         """KILL to all, and to their groups: a process may fork and end faster than it is found."""
+        # Nothing gets away from this, but one that was moved elsewhere, or is not in it yet.
+        is_group_told = task.cgroup is not None and task.cgroup.kill()
         table, targets = self._targets(task)
         seen_now = [table[pid] for pid, _ in targets if pid in table]
         # A child that has only just been forked is still in our own group.
@@ -290,7 +305,8 @@ class Processes:
             _send_to_group(group, signal.SIGKILL)
         for identity in targets:
             proctable.send(identity, (signal.SIGKILL,))
-        self._chase(task)
+        if not is_group_told:
+            self._chase(task)
 
     def _chase(self, task: Task) -> None:
         """One that also leaves its group each time is only caught by being quick."""
@@ -370,15 +386,6 @@ def _dead_child() -> int | None:
 def _told(line: bytes) -> tuple[str, str]:
     word, _, rest = line.decode("utf-8", "replace").partition(" ")
     return word, rest
-
-
-def _failure_of(told: str | None, status: int) -> Failure:
-    if told is not None:
-        stage, number, detail = told.split(" ", 2)
-        return Failure(stage, int(number), detail)
-    code = os.waitstatus_to_exitcode(status)
-    cause = signal_name(-code) if code < 0 else f"exit {code}"
-    return Failure("start", 0, f"ended before exec by {cause}")
 
 
 def _send_to_group(group: int, number: int) -> None:

@@ -32,6 +32,7 @@ class Record:
     __slots__ = (
         "argv0",
         "boot_id",
+        "cgroup",
         "exec_at_monotonic_ns",
         "fence",
         "grace_s",
@@ -51,6 +52,7 @@ class Record:
         self.fence = "stop"
         self.grace_s = 0.0
         self.mark = ""
+        self.cgroup = ""
         self.boot_id = ""
         self.made_at_unix_ms = 0
         self.made_at_monotonic_ns = 0
@@ -63,7 +65,7 @@ class Record:
         job_id, attempt, index = self.key
         known = {"job_id": job_id, "attempt": attempt, "index": index, "task_id": self.task_id}
         known |= {"argv0": self.argv0, "fence": self.fence, "grace_s": self.grace_s}
-        known |= {"mark": self.mark, "boot_id": self.boot_id}
+        known |= {"mark": self.mark, "cgroup": self.cgroup, "boot_id": self.boot_id}
         known |= {"made_at_unix_ms": self.made_at_unix_ms}
         known |= {"made_at_monotonic_ns": self.made_at_monotonic_ns}
         return json.dumps(known, separators=(",", ":")).encode() + b"\n"
@@ -83,6 +85,8 @@ def read_record(key: TaskKey) -> Record:
         fields = json.loads(lines[0])
         for name in ("task_id", "argv0", "fence", "grace_s", "mark", "boot_id"):
             setattr(record, name, fields[name])
+        # Keepers before this one made none.
+        record.cgroup = fields.get("cgroup", "")
         for name in ("made_at_unix_ms", "made_at_monotonic_ns"):
             setattr(record, name, int(fields[name]))
         record.pid = int(lines[1].split(b" ", 1)[0])

@@ -6,6 +6,7 @@ import os
 import signal
 
 from app.keeper import proctable, records
+from app.keeper.cgroups import Limits, Place
 from app.keeper.child import Child, Order, Pipes
 from app.keeper.records import TaskKey
 
@@ -22,11 +23,13 @@ class Spec:
 
     __slots__ = (
         "argv",
+        "cgroup",
         "cwd",
         "env",
         "fence",
         "grace_s",
         "key",
+        "limits",
         "stderr",
         "stdout",
         "task_id",
@@ -44,6 +47,8 @@ class Spec:
         self.user: tuple[int, int, list[int]] | None = None
         self.fence = "stop"
         self.grace_s = 10.0
+        self.limits = Limits()
+        self.cgroup: Place | None = None
 
     def programs(self) -> list[bytes]:
         """Where PATH says the program may be; an empty entry never means the current folder."""
@@ -56,6 +61,7 @@ class Spec:
     def order(self, record_head: bytes, deadline_ns: int) -> Order:
         return (
             (records.record_path(self.key), record_head),
+            self.cgroup,
             (self.cwd, self.stdout, self.stderr),
             self.user,
             deadline_ns,

@@ -1,8 +1,11 @@
 """One task as its keeper knows it: who it is, how far it is, and what is known of its end."""
 
+import os
 import resource
+import signal
 import time
 
+from app.keeper.cgroups import Cgroup, Usage
 from app.keeper.proctable import Identity
 from app.keeper.records import Json, Record
 
@@ -29,13 +32,23 @@ class Failure:
 class Ending:
     """How the main process ended, and what the tree has used.
 
-    CPU is that of every process the keeper waited for (the main process and orphans), each with
-    the descendants it waited for itself. Not counted: what runs on, and children that a process
-    left to the kernel by ignoring SIGCHLD. Memory is the largest resident set of any single one
-    of these; it is never below the keeper's own, from which each is forked.
+    Where no cgroup tells more, CPU is that of every process the keeper waited for (the main
+    process and orphans), each with the descendants it waited for itself. Not counted: what runs
+    on, and children that a process left to the kernel by ignoring SIGCHLD. Memory is the largest
+    resident set of any single one of these; it is never below the keeper's own, from which each
+    is forked.
     """
 
-    __slots__ = ("by_fence", "code", "cpu_used_us", "failure", "peak_kib", "reaped", "stopped")
+    __slots__ = (
+        "by_fence",
+        "code",
+        "cpu_used_us",
+        "failure",
+        "group",
+        "peak_kib",
+        "reaped",
+        "stopped",
+    )
 
     def __init__(self) -> None:
         self.code: int | None = None
@@ -43,6 +56,7 @@ class Ending:
         self.stopped = False
         self.by_fence = False
         self.failure: Failure | None = None
+        self.group = Usage(None, None, 0)  # What the task's cgroup says, which is all of it.
         self.cpu_used_us = 0
         self.peak_kib = 0
 
@@ -55,6 +69,7 @@ class Task:
     """A process tree and its record."""
 
     __slots__ = (
+        "cgroup",
         "ending",
         "evidence",
         "is_child",
@@ -73,6 +88,7 @@ class Task:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.state = STARTING
+        self.cgroup = Cgroup(record.cgroup) if record.cgroup else None
         self.ending = Ending()
         self.evidence: Json | None = None
         self.is_child = True  # Not so for one taken over from a predecessor.
@@ -109,6 +125,8 @@ class Task:
     def close(self) -> None:
         """Settle the evidence: the tree is empty."""
         self.state = EXITED
+        if self.cgroup is not None and self.ending.failure is None:
+            self.ending.group = self.cgroup.usage()
         self.members.clear()
         self.told.clear()
         self.evidence = self._evidence()
@@ -138,9 +156,12 @@ class Task:
 
     def _evidence(self) -> Json:
         record, ending = self.record, self.ending
-        code = ending.code
+        code, group = ending.code, ending.group
+        cpu_used_us, peak_kib = group.cpu_used_us, group.peak_kib
         # Of a process that somebody else waited for nothing is known, not even zero.
-        measured = ending.reaped
+        if ending.reaped:
+            cpu_used_us = ending.cpu_used_us if cpu_used_us is None else cpu_used_us
+            peak_kib = ending.peak_kib if peak_kib is None else peak_kib
         return {
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
@@ -150,13 +171,31 @@ class Task:
             "failure": None if ending.failure is None else ending.failure.view(),
             "stopped": ending.stopped,
             "killed_by_fence": ending.by_fence,
-            "cpu_used_us": ending.cpu_used_us if measured else None,
-            "mem_peak_mib": -(-ending.peak_kib // 1024) if measured else None,
+            "out_of_memory": group.out_of_memory,
+            "cpu_used_us": cpu_used_us,
+            "mem_peak_mib": None if peak_kib is None else -(-peak_kib // 1024),
             "started_at_unix_ms": record.made_at_unix_ms,
             "started_at_monotonic_ns": record.made_at_monotonic_ns,
             "ended_at_unix_ms": unix_ms(),
             "ended_at_monotonic_ns": time.monotonic_ns(),
         }
+
+
+def failure_of(told: str | None, status: int) -> Failure:
+    """What the child said before it ended, else how it ended."""
+    if told is not None:
+        stage, number, detail = told.split(" ", 2)
+        return Failure(stage, int(number), detail)
+    code = os.waitstatus_to_exitcode(status)
+    cause = signal_name(-code) if code < 0 else f"exit {code}"
+    return Failure("start", 0, f"ended before exec by {cause}")
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def unix_ms() -> int:

@@ -2,8 +2,8 @@
 
 import json
 import math
-import signal
 
+from app.keeper.cgroups import Limits
 from app.keeper.records import Json, TaskKey
 from app.keeper.spawn import Spec
 
@@ -12,6 +12,8 @@ PROTOCOL = 1
 LINE_BYTES_MAX = 4 * 1024 * 1024
 
 _ID_MAX = 2**63 - 1
+
+_LIMIT_MAX = 2**40
 
 
 class Refused(Exception):
@@ -86,6 +88,7 @@ def spec_of(request: Json) -> Spec:
     spec.user = _user(request)
     spec.fence = _fence(request.get("fence"))
     spec.grace_s = seconds(request, "grace_s")
+    spec.limits = _limits(request.get("limits"))
     return spec
 
 
@@ -132,6 +135,18 @@ def _user(request: Json) -> tuple[int, int, list[int]] | None:
     return (ids[0], ids[1], ids[2:])
 
 
+def _limits(value: object) -> Limits:
+    """Of none given, and of 0, there is no limit. They count only where there are cgroups."""
+    if value is None:
+        return Limits()
+    if not isinstance(value, dict) or set(value) - {"cpus", "mem_mib"}:
+        raise Refused("malformed", 'limits: not an object of "cpus" and "mem_mib"')
+    given = {name: integer(value, name) for name in value}
+    if max(given.values(), default=0) > _LIMIT_MAX:
+        raise Refused("malformed", "limits: more than any machine has")
+    return Limits(**given)
+
+
 def _fence(value: object) -> str:
     if value not in ("stop", "keep"):
         raise Refused("malformed", 'fence: neither "stop" nor "keep"')
@@ -149,10 +164,3 @@ def _text(value: object, name: str, *, may_be_empty: bool = False) -> bytes:
     if b"\0" in encoded:
         raise Refused("malformed", f"{name}: holds a zero byte")
     return encoded
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

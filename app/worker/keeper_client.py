@@ -33,11 +33,18 @@ _PROGRAM = (
 )
 
 
+class TaskLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a task may use at most; 0 is no limit. They count only where the host has cgroups."""
+
+    cpus: int = 0
+    mem_mib: int = 0
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to run. `env` is the whole environment; outputs and `cwd` are opened as the user.
 
-    `uid` without `gid` is refused. Not in here: what survives a restart of the keeper is in its
-    record.
+    `uid` without `gid` is refused. An output that is a link is refused. Not in here: what survives
+    a restart of the keeper is in its record.
     """
 
     job_id: int
@@ -54,12 +61,13 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     uid: int | None = None
     gid: int | None = None
     groups: list[int] = []
+    limits: TaskLimits = TaskLimits()
 
 
 class StartFailure(msgspec.Struct, frozen=True):
     """Why a program never ran.
 
-    `stage` is one of fork, start, record, cwd, user, output, fence, exec.
+    `stage` is one of fork, start, record, cgroup, cwd, user, output, fence, exec.
     """
 
     stage: str
@@ -72,7 +80,8 @@ class ExitEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
     `lost`: nobody saw the end. `execed`: the program did run. `reaped`: code, CPU and memory were
     seen by the task's own keeper; CPU is that of the main process, of orphans, and of all that
-    these waited for; memory is the largest single process.
+    these waited for; memory is the largest single process. Where the task has a cgroup, CPU and
+    (with its controller) memory are the whole tree's, whoever saw the end.
     """
 
     exit_code: int | None
@@ -83,6 +92,7 @@ class ExitEvidence(msgspec.Struct, frozen=True, kw_only=True):
     failure: StartFailure | None
     stopped: bool
     killed_by_fence: bool
+    out_of_memory: bool = False
     cpu_used_us: int | None
     mem_peak_mib: int | None
     started_at_unix_ms: int

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import re
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from app.worker.reconcile import Key, Launch
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Accounts of people start here; what is below belongs to the system.
 UID_MIN = 1000
+#: Stands for "nobody" whatever it is called, and what the kernel shows for users it cannot map.
+UID_NOBODY = 65534
 UNFINISHED = ".unfinished-"
 DEFAULT_STDOUT = "%j.%a.%t.out"
 DEFAULT_STDERR = "%j.%a.%t.err"
@@ -37,7 +40,7 @@ class RunAs:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task ready to be handed to the keeper."""
+    """A task ready to be handed to the keeper; a maximum of 0 is none."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -45,17 +48,28 @@ class Prepared:
     stdout: str
     stderr: str
     run_as: RunAs
+    cpus_max: int = 0
+    mem_mib_max: int = 0
 
 
 class Launcher:
     """Prepares tasks on one host.
 
     `as_starter` keeps root's own uid although it is root (`xce up`, one person's machine).
+    `limit_cpus` lets no task use more CPU than it has asked for.
     """
 
-    def __init__(self, run_dir: Path, *, as_starter: bool, api_url: str | None) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        as_starter: bool,
+        api_url: str | None,
+        limit_cpus: bool = False,
+    ) -> None:
         self._jobs = run_dir.absolute() / "jobs"
         self._api_url = api_url
+        self._limit_cpus = limit_cpus
         for left in self._jobs.glob(f"{UNFINISHED}*"):
             with contextlib.suppress(OSError):
                 left.rmdir()
@@ -85,6 +99,8 @@ class Launcher:
             stdout=stdout,
             stderr=stderr,
             run_as=run_as,
+            cpus_max=launch.cpus if self._limit_cpus else 0,
+            mem_mib_max=launch.mem_mib,
         )
 
     def _user(self, os_user: str | None, owner: str) -> RunAs:
@@ -113,7 +129,8 @@ class Launcher:
             )
 
     def _make_folder(self, folder: Path, run_as: RunAs) -> None:
-        if folder.exists():
+        if os.path.lexists(folder):
+            self._check_folder(folder, run_as)
             return
         try:
             self._jobs.mkdir(mode=0o711, exist_ok=True)
@@ -125,6 +142,14 @@ class Launcher:
             fresh.rename(folder)
         except OSError as error:
             raise LaunchRefused(f"run folder: {error.strerror}: {error.filename}") from error
+
+    def _check_folder(self, folder: Path, run_as: RunAs) -> None:
+        """One of an earlier attempt will do; one of another user holds what is not to be read."""
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise LaunchRefused("run folder: not a folder")
+        if found.st_uid != run_as.uid:
+            raise LaunchRefused("run folder: belongs to another user")
 
     def _environment(
         self, key: Key, launch: Launch, *, folder: Path, run_as: RunAs
@@ -184,7 +209,7 @@ def _other_user(name: str) -> RunAs:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise LaunchRefused(f"os_user_refused: this host knows no user {name}") from None
-    if entry.pw_uid < UID_MIN or name == "nobody":
+    if entry.pw_uid < UID_MIN or entry.pw_uid == UID_NOBODY:
         raise LaunchRefused(f"os_user_refused: {name} is an account of the system")
     groups = tuple(os.getgrouplist(name, entry.pw_gid))
     return RunAs(

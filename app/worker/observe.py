@@ -19,6 +19,7 @@ from app.worker.keeper_client import (
     KeptTask,
     SpawnFailedError,
     TaskExistsError,
+    TaskLimits,
     TaskSpec,
 )
 from app.worker.launch import Prepared
@@ -29,6 +30,7 @@ RETRY_MAX_S = 5.0
 #: A fence that closes within this time is renewed before anything is started behind it.
 START_MARGIN_S = 5.0
 BY_FENCE = "stopped by the fence of its host"
+OUT_OF_MEMORY = "out_of_memory"
 
 
 class Processes:
@@ -257,6 +259,7 @@ def spec_of(task: Desired, prepared: Prepared) -> TaskSpec:
         uid=run_as.uid if run_as.is_other else None,
         gid=run_as.gid if run_as.is_other else None,
         groups=list(run_as.groups),
+        limits=TaskLimits(cpus=prepared.cpus_max, mem_mib=prepared.mem_mib_max),
     )
 
 
@@ -294,4 +297,6 @@ def _ended(key: Key, evidence: ExitEvidence, seen: int) -> Observed:
 def _reason(evidence: ExitEvidence) -> str | None:
     if evidence.failure is not None:
         return f"{evidence.failure.stage}: {evidence.failure.detail}"
+    if evidence.out_of_memory:
+        return OUT_OF_MEMORY
     return BY_FENCE if evidence.killed_by_fence else None

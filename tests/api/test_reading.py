@@ -208,3 +208,9 @@ def test_a_drained_host_empties_and_comes_back(world: World, operator: Client) -
     assert states == {"h1": "up", "h2": "up"}
     assert [h["name"] for h in operator.get("/v1/hosts?state=up&limit=1").body["items"]] == ["h1"]
     assert operator.get("/v1/hosts/h2").body["cpus"] == 4
+
+
+def test_why_a_task_ended_is_told_with_it(world: World, alice: Client, job_id: int) -> None:
+    world.workers["h1"].gone(job_id, 0, exit_code=None, signal=9, reason="out_of_memory")
+    ended = alice.get(f"/v1/jobs/{job_id}/tasks?all=true").body["items"][0]
+    assert (ended["state"], ended["reason"], ended["signal"]) == ("ended", "out_of_memory", 9)

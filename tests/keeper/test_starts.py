@@ -87,6 +87,14 @@ async def test_a_folder_that_is_not_there_is_a_typed_failure(host: Host) -> None
     assert (missing.stage, missing.errno) == ("cwd", errno.ENOENT)
 
 
+async def test_output_follows_no_link(host: Host) -> None:
+    (host.work / "target").write_text("")
+    (host.work / "link").symlink_to("target")
+    told = await failure(host, "echo", "x", stdout="link")
+    assert (told.stage, told.errno) == ("output", errno.ELOOP)
+    assert (host.work / "target").read_text() == ""
+
+
 async def test_a_program_that_cannot_run_is_a_typed_failure(host: Host) -> None:
     (host.work / "not-executable").write_text("#!/bin/sh\n")
     (host.work / "not-a-program").write_text("nothing the kernel knows\n")

@@ -412,3 +412,24 @@ async def test_while_a_restored_database_waits_nothing_is_started_stopped_or_tol
     async with asyncio.timeout(10):
         await host.until_kept(lambda view: len(view.tasks) == 1)
     assert wanted.state == "running"
+
+
+async def test_a_task_that_the_kernel_killed_for_its_memory_says_so(
+    host: Host, link: MemoryLink, tmp_path: Path
+) -> None:
+    """The group is a stand-in: no memory controller of cgroup v2 can be had on this machine."""
+    group = tmp_path / "task"
+    group.mkdir()
+    (group / "cgroup.events").write_text("populated 0\nfrozen 0\n")
+    (group / "memory.events").write_text("oom 1\noom_kill 3\n")
+    (group / "memory.peak").write_text(f"{64 * 1024 * 1024}\n")
+    row = await link.until(link.add(*SLEEP), "running")
+    view = await host.keeper()
+    await host.kill_worker()
+    os.kill(view.pid, signal.SIGKILL)
+    record = host.run_dir / "records" / "1.1.0.json"
+    record.write_text(record.read_text().replace('"cgroup":"', f'"cgroup":"{group}'))
+    os.kill(view.tasks[0].pid, signal.SIGKILL)
+    host.start_worker()
+    await link.until(row, "ended")
+    assert (row.end["reason"], row.end["mem_peak_mib"]) == ("out_of_memory", 64)

@@ -133,8 +133,18 @@ def test_without_root_the_jobs_of_the_first_owner_run_and_no_others(
     launcher(tmp_path).prepare(KEY, launch(owner="ann"))
     # A worker that is started again still knows whose jobs it runs.
     again = launcher(tmp_path)
-    again.prepare(KEY, launch(owner="ann"))
+    again.prepare(Key(8, 1, 0), launch(owner="ann"))
     with pytest.raises(LaunchRefused, match=r"^os_user_refused: .* another owner"):
         again.prepare(KEY, launch(owner="bob"))
-    again.prepare(KEY, launch(owner="bob", os_user="worker"))
-    launcher(tmp_path, as_starter=True).prepare(KEY, launch(owner="bob"))
+    again.prepare(Key(9, 1, 0), launch(owner="bob", os_user="worker"))
+    launcher(tmp_path, as_starter=True).prepare(Key(10, 1, 0), launch(owner="bob"))
+
+
+def test_a_task_gets_the_memory_it_asked_for_and_cpus_are_limited_where_told(
+    tmp_path: Path,
+) -> None:
+    asked = launch(cpus=2, mem_mib=512)
+    free = launcher(tmp_path, as_starter=True).prepare(KEY, asked)
+    assert (free.cpus_max, free.mem_mib_max) == (0, 512)
+    bound = Launcher(tmp_path, as_starter=True, api_url=None, limit_cpus=True)
+    assert bound.prepare(KEY, asked).cpus_max == 2
