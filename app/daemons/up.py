@@ -22,6 +22,7 @@ from app.daemons.wakeup import Wakeup
 from app.db.administration import Administration
 from app.db.errors import DatabaseError, Fault
 from app.db.given import DatabaseRefused
+from app.runtime.process import forbid_dumps
 
 READY_S = 90.0
 #: A daemon that dies so often before all is ready will not do better the next time.
@@ -62,6 +63,7 @@ class Wishes:
 
 def main(wishes: Wishes) -> None:
     """Run the cluster until SIGTERM or Ctrl-C. Raises UpError, and what the database raises."""
+    forbid_dumps()
     try:
         folder = UpFolder(wishes.data)
         folder.lock()

@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -80,8 +81,13 @@ class Up:
 
 
 @contextmanager
-def up(*options: str, **environment: str) -> Iterator[Up]:
-    """A cluster on free ports; stopped in the end unless the test did it."""
+def up(
+    *options: str, started: Mapping[str, Any] = MappingProxyType({}), **environment: str
+) -> Iterator[Up]:
+    """A cluster on free ports; stopped in the end unless the test did it.
+
+    `started` are further arguments for Popen.
+    """
     process = subprocess.Popen(
         [*XCE, "up", "--json", "--port", "0", *options],
         env={**os.environ, **environment},
@@ -89,6 +95,7 @@ def up(*options: str, **environment: str) -> Iterator[Up]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        **started,
     )
     assert process.stdout is not None
     assert process.stderr is not None
