@@ -36,6 +36,26 @@ exception
 end;
 $$;
 
+-- A database that was upgraded from PostgreSQL 14 still lets everybody create in `public`; and everybody
+-- may make large objects, which no schema holds, so a host's login could fill the disk with them. Both
+-- belong to whoever made the database: where that is not us, it is theirs to revoke.
+do $$
+begin
+    if to_regnamespace('public') is not null then
+        revoke create on schema public from public;
+    end if;
+    if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user) then
+        revoke execute on function
+            pg_catalog.lo_create (oid),
+            pg_catalog.lo_creat (integer),
+            pg_catalog.lo_from_bytea (oid, bytea)
+            from public;
+    end if;
+exception
+    when insufficient_privilege then null;
+end;
+$$;
+
 revoke all on all functions in schema xce from public;
 revoke all on all tables in schema xce from public;
 grant usage on schema xce to xce_controller, xce_worker;
@@ -60,6 +80,7 @@ grant execute on function
     xce.sweep_deadlines (bigint, timestamptz),
     xce.settle_due (bigint, timestamptz),
     xce.expire_rows (timestamptz),
+    xce.touch_tokens (bigint[], double precision[]),
     -- Pure ones that reading queries use.
     xce.setting_value (text),
     xce.seconds (numeric),

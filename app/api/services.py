@@ -9,6 +9,7 @@ from typing import Any, LiteralString, TypeVar
 from litestar import Litestar
 
 from app.api.feed import Feed
+from app.api.last_used import LastUsed
 from app.api.metrics import BATCH_CALLS
 from app.api.next import resize_of
 from app.api.problems import Refusal
@@ -29,6 +30,7 @@ from app.wire.resizes import Resize
 
 #: Bearers kept in mind; the one seen longest ago goes first.
 BEARERS_MAX = 4096
+LAST_WORD_S = 1.0
 Asked = TypeVar("Asked", bound=Call)
 Resource = TypeVar("Resource")
 
@@ -83,6 +85,7 @@ class Services:
             heartbeat_s=settings.heartbeat_s,
             token_check_s=settings.token_check_s,
         )
+        self._last_used = LastUsed()
         self.resizes = self._verb(ResizeCall, "ask_resizes", _resizes)
         self.cancels = self._verb(CancelCall, "cancel_requests", _resizes)
         self.commands = self._verb(CommandCall, "command_jobs", _jobs)
@@ -93,11 +96,16 @@ class Services:
         self.pool = await open_pool(self._url, size_max=self._pool_max, application="xce api")
         batches = (self.callers, self.resizes, self.cancels, self.commands)
         running = [asyncio.create_task(part.run()) for part in (*batches, self.feed)]
+        running.append(asyncio.create_task(self._last_used.run(self.pool)))
         await self._doorbell.open()
         try:
             yield
         finally:
             await cancelled(*running)
+            # A database that is away must not hold the end up.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORD_S):
+                    await self._last_used.write(self.pool)
             await self._doorbell.close()
             await self.pool.close()
 
@@ -109,11 +117,16 @@ class Services:
             while len(self._bearers) >= BEARERS_MAX:
                 self._bearers.pop(next(iter(self._bearers)))
             self._bearers[sha256] = found
+            self._last_used.note(found.token_id)
         return found
 
     async def believed_caller(self, sha256: bytes) -> Caller | None:
         """The bearer as last seen, for a call whose own transaction looks at the token again."""
-        return self._bearers.get(sha256) or await self.caller(sha256)
+        found = self._bearers.get(sha256)
+        if found is None:
+            return await self.caller(sha256)
+        self._last_used.note(found.token_id)
+        return found
 
     @contextlib.asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:

@@ -1,7 +1,7 @@
 """Who calls: tokens are 256 random bits, stored and looked up as their SHA-256 only."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -40,3 +40,10 @@ async def callers(conn: Connection, hashes: Sequence[bytes]) -> list[Caller | No
         async for sha256, token_id, role, user_id, name in cursor
     }
     return [found.get(sha256) for sha256 in hashes]
+
+
+async def touch_tokens(conn: Connection, ages_s: Mapping[int, float]) -> None:
+    """Record the last use of tokens, by their ids, so many seconds ago."""
+    await conn.execute(
+        statement("touch_tokens"), {"ids": list(ages_s), "ages_s": list(ages_s.values())}
+    )

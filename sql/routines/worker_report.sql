@@ -107,7 +107,7 @@ begin
                                    when r.signal is not null then 'signalled'
                                    else 'exited' end,
                        'outcome', case when r.execed and r.exit_code = 0 then 'came_up' else 'failed' end,
-                       'exit_code', r.exit_code, 'signal', r.signal, 'reason', r.reason,
+                       'exit_code', r.exit_code, 'signal', r.signal, 'reason', left(r.reason, 1000),
                        'cpu_used_us', r.cpu_used_us, 'mem_peak_mib', r.mem_peak_mib) as facts
               from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer, event text,
                                                        execed boolean, exit_code integer, signal integer, lost boolean,
