@@ -18,6 +18,7 @@ from app.cli.values import (
     SECONDS,
     SOME_SECONDS,
     SPAN,
+    VARIABLE,
     if_match,
     joined,
 )
@@ -66,7 +67,12 @@ TASKS = (
 @click.option("--constraints", type=PAIR, multiple=True, help="LABEL=VALUE; may be repeated.")
 @click.option("--hosts", type=NAMES, help="Only these, separated by commas.")
 @click.option("--exclude-hosts", type=NAMES, help="None of these.")
-@click.option("--env", type=PAIR, multiple=True, help="NAME=VALUE; may be repeated.")
+@click.option(
+    "--env",
+    type=VARIABLE,
+    multiple=True,
+    help="NAME=VALUE, or NAME for the value it has here; may be repeated.",
+)
 @click.option("--cwd", help="An absolute path (default: the run folder).")
 @click.option("--head-command", type=COMMAND, help="For task 0, instead of COMMAND.")
 @click.option("--queue")

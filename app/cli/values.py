@@ -1,5 +1,6 @@
 """What command lines may say: ranges, lists, pairs."""
 
+import os
 from typing import Any
 
 import click
@@ -110,6 +111,22 @@ class PairType(Kind):
         return name, text
 
 
+class VariableType(PairType):
+    """`NAME=VALUE`, or `NAME` with the value that the variable has here.
+
+    The second way keeps a secret out of the command line, which everybody on the machine may read.
+    """
+
+    name = "name[=value]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if isinstance(value, str) and value and "=" not in value:
+            if value not in os.environ:
+                self.fail(f"the variable {value!r} is not set here", param, ctx)
+            return value, os.environ[value]
+        return super().convert(value, param, ctx)
+
+
 class CommandType(Kind):
     """A command in one word, taken apart as a shell would."""
 
@@ -136,6 +153,7 @@ NAMES = NamesType()
 INDICES = IndicesType()
 SPAN = SpanType()
 PAIR = PairType()
+VARIABLE = VariableType()
 COMMAND = CommandType()
 MOMENT: Kind = MomentType()
 

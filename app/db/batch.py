@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from app.db.calls import PASSING, TRIES_MAX, Answer
 from app.db.connect import connect
-from app.db.errors import Unavailable, translation
+from app.db.errors import Unavailable, fault_told, translation
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -108,7 +108,7 @@ class Batch(Generic[Item, Outcome]):
                     raise
                 await self._drop()
                 if is_last:
-                    raise Unavailable(str(error)) from error
+                    raise Unavailable(fault_told(error)) from None
         raise AssertionError("unreachable")
 
     async def _connected(self) -> Connection:
@@ -163,7 +163,7 @@ class Committed(Generic[Item, Outcome]):
         try:
             found = await self._followed(conn, answers)
         except psycopg.Error as error:
-            raise Unavailable(str(error)) from error
+            raise Unavailable(fault_told(error)) from None
         return [(answer, found.get(answer.id) if answer.ok else None) for answer in answers]
 
     async def _followed(self, conn: Connection, answers: list[Answer]) -> dict[int, Outcome]:

@@ -53,7 +53,7 @@ async def commit_one(pool: Pool, query: LiteralString, call: Call) -> Answer:
                 return await _asked(conn, query, call)
         except psycopg.Error as error:
             if not tries_left or not isinstance(error, PASSING):
-                raise translation(error) from error
+                raise translation(error) from None
     raise AssertionError("the last try answers or raises")
 
 

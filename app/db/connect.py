@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool
 
-from app.db.errors import translated
+from app.db.errors import BadAddress, translated
 
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
@@ -80,10 +80,21 @@ async def open_pool(url: str, *, size_max: int, application: str) -> Pool:
 
 def connection_string(url: str, application: str) -> str:
     """The URL with what every connection of ours has; what the URL itself says goes first."""
-    told = conninfo_to_dict(url)
+    told = address(url)
     ours: dict[str, Any] = {**LINK, "application_name": application}
     options = f"{session_options(SESSION)} {told.pop('options', '')}".rstrip()
     return make_conninfo("", **{**ours, **told, "options": options})
+
+
+def address(url: str) -> dict[str, Any]:
+    """What the URL says. Raises BadAddress, which does not repeat it."""
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise BadAddress(
+            "the address of the database cannot be read; it should look like "
+            "postgresql://xce@127.0.0.1/xce?passfile=/etc/xce/passfile"
+        ) from None
 
 
 def session_options(session: Mapping[str, str]) -> str:

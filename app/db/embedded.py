@@ -40,6 +40,8 @@ SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
+    # The details of an error quote rows, and a job's environment may be in one.
+    "log_error_verbosity": "terse",
 }
 FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 

@@ -38,6 +38,10 @@ class CapacityGone(DatabaseError):
     """RZ507: the room is taken."""
 
 
+class BadAddress(DatabaseError):
+    """The address of the database cannot be read; what it says may hold a password."""
+
+
 class Fault(DatabaseError):
     """The database refused what a program of ours may never ask: a broken constraint, bad SQL."""
 
@@ -58,7 +62,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise translation(error) from error
+        # Not from it: a log would show that too, and its DETAIL quotes rows, environments and all.
+        raise translation(error) from None
 
 
 def translation(error: psycopg.Error) -> DatabaseError:
@@ -70,4 +75,14 @@ def translation(error: psycopg.Error) -> DatabaseError:
     # pass. An interface error is a connection that was found closed.
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return Unavailable(str(error).strip() or type(error).__name__)
-    return Fault(f"{error.sqlstate}: {error}".strip())
+    return Fault(fault_told(error))
+
+
+def fault_told(error: psycopg.Error) -> str:
+    """What broke and where, without what PostgreSQL quotes of the data: that may be secret."""
+    diag = error.diag
+    if diag.message_primary is None:
+        return f"{type(error).__name__}: {error}"
+    names = [name for name in (diag.table_name, diag.constraint_name) if name]
+    where = [line for line in (diag.context or "").splitlines() if line.startswith("PL/pgSQL")]
+    return ", ".join([f"{error.sqlstate}: {diag.message_primary}", *names, *where])

@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from psycopg import Connection, sql
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from app.db.cluster_folder import write_private
+from app.db.connect import address
 
 WORKER_GROUP = "xce_worker"
 CONTROLLER_GROUP = "xce_controller"
@@ -64,7 +64,7 @@ def make_login(
 
 def login_url(url: str, login: str, passfile: Path) -> str:
     """The same database as another role; no password in it, only where one is to be found."""
-    told = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    told = {name: str(value) for name, value in address(url).items() if value is not None}
     for name in ("user", "password", "passfile"):
         told.pop(name, None)
     hosts = told.pop("host", "").split(",")

@@ -4,12 +4,14 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from app.db import derived, locks
+from app.db.connect import address
 from app.db.errors import translated
 from app.db.scripts import MigrationError, Script, ScriptError, read_derived, read_migrations
 from sql import FILES, SqlFiles
@@ -144,9 +146,8 @@ def verify(url: str, files: SqlFiles = FILES) -> None:
 
 @contextmanager
 def session(url: str) -> Iterator[Connection[TupleRow]]:
-    with psycopg.connect(
-        url, autocommit=True, connect_timeout=10, application_name="xce migrate"
-    ) as conn:
+    ours: dict[str, Any] = {"connect_timeout": 10, "application_name": "xce migrate"}
+    with psycopg.connect("", autocommit=True, **(address(url) | ours)) as conn:
         conn.execute(SESSION)
         yield conn
 

@@ -164,3 +164,16 @@ def test_the_program_starts_and_helps() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert "resize" in done.stdout
     assert done.stderr == "[]\n"
+
+
+def test_a_variable_of_the_job_may_stay_out_of_the_command_line(
+    world: World, xcecli: Types, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "very=secret")
+    job = submitted(xcecli, "--env", "API_KEY", "--env", "PLAIN=a=b", "--env", "EMPTY=")
+    told = json.loads(xcecli("job", job, "-o", "json").out)
+    assert told["env"] == {"API_KEY": "very=secret", "PLAIN": "a=b", "EMPTY": ""}
+    monkeypatch.delenv("API_KEY")
+    refused = xcecli("submit", "--env", "API_KEY", "true")
+    assert refused.code == 2
+    assert "API_KEY" in refused.err
