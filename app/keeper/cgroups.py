@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import hashlib
 import os
 import select
 
@@ -106,8 +105,10 @@ class Cgroups:
     def __init__(self) -> None:
         self.controllers: list[str] = []
         self._base = ""
-        # Other keepers may share the base, for tasks of the same numbers in another database.
-        self._suffix = hashlib.sha256(os.getcwdb()).hexdigest()[:8]
+        # Other keepers may share the base, for tasks of the same numbers in another database; no
+        # two run folders of a machine are the same inode.
+        folder = os.stat(".")
+        self._suffix = f"{folder.st_dev:x}-{folder.st_ino:x}"
         self._leftovers: list[Cgroup] = []
         self._epoll = select.epoll()
         self.bell_fd = self._epoll.fileno()
