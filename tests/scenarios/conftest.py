@@ -82,21 +82,23 @@ class Live:
     def keeper_of(self, host: str) -> int:
         return int(self.cluster.state["pids"]["keepers"][int(host[1:]) - 1])
 
+    def processes_of(self, job_id: int) -> list[int]:
+        """This cluster's processes of a job, all alive at one moment.
 
-def processes_of(job_id: int) -> list[int]:
-    """Processes that carry the job's number in their environment, all alive at one moment.
+        Reading /proc takes a while, in which old ones end and new ones start: those that are
+        still there after the last was found were there together. Another cluster on the machine
+        numbers its jobs alike, so it is the run folder that tells.
+        """
+        hosts = f"XCE_RUN_DIR={self.cluster.folder}/hosts/".encode()
 
-    Reading /proc takes a while, in which old ones end and new ones start: those that are still
-    there after the last was found were there together.
-    """
-    marker = f"XCE_JOB_ID={job_id}".encode()
+        def carries(pid: int) -> bool:
+            variables = read(Path(f"/proc/{pid}/environ")).split(b"\0")
+            number = f"XCE_JOB_ID={job_id}".encode()
+            return number in variables and any(each.startswith(hosts) for each in variables)
 
-    def carries(pid: int) -> bool:
-        return marker in read(Path(f"/proc/{pid}/environ")).split(b"\0")
-
-    found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-    found = [pid for pid in found if carries(pid)]
-    return [pid for pid in found if carries(pid)]
+        found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+        found = [pid for pid in found if carries(pid)]
+        return [pid for pid in found if carries(pid)]
 
 
 @pytest.fixture(scope="session")

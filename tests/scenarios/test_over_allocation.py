@@ -8,7 +8,7 @@ import pytest
 
 from app.client.errors import Refused
 from app.wire.resizes import ShrinkAsk
-from tests.scenarios.conftest import DEAF, Live, processes_of
+from tests.scenarios.conftest import DEAF, Live
 from tests.system.processes import eventually, is_alive
 
 pytestmark = pytest.mark.timeout(90)
@@ -21,13 +21,13 @@ def test_h02_tasks_that_are_still_stopping_count_toward_max(live: Live) -> None:
     most = 0
     give_up_at_s = time.monotonic() + 30
     while live.client.request(grow.id).finished_at is None:
-        most = max(most, len(processes_of(job)))
+        most = max(most, len(live.processes_of(job)))
         assert all(used <= 3 for used in live.used().values())
         assert time.monotonic() < give_up_at_s
     assert most <= 3
     assert live.client.request(shrink.id).state == "released"
     assert live.client.request(grow.id).state == "running"
-    assert len(processes_of(job)) == 3
+    assert len(live.processes_of(job)) == 3
     live.size(job, 3)
 
 

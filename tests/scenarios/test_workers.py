@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.wire.resizes import ShrinkAsk
-from tests.scenarios.conftest import Live, processes_of
+from tests.scenarios.conftest import Live
 from tests.system.processes import eventually, is_alive
 
 pytestmark = pytest.mark.timeout(90)
@@ -100,7 +100,7 @@ def test_h45_no_grandchild_outlives_its_task(live: Live, way: str) -> None:
             eventually(lambda: live.states(job) == ["running"], "the end of the task")
     # The slot came back only after the last process had gone.
     assert is_free(port)
-    assert len(processes_of(job)) == (0 if way == "kill" else 1)
+    assert len(live.processes_of(job)) == (0 if way == "kill" else 1)
 
 
 def test_h46_a_worker_started_again_can_stop_what_it_started_before(live: Live) -> None:
@@ -110,13 +110,13 @@ def test_h46_a_worker_started_again_can_stop_what_it_started_before(live: Live) 
     live.client.kill(job)
     ended = live.ended(job)
     assert (ended.state, ended.reason, ended.exit_code) == ("exited", "killed", 5)
-    assert processes_of(job) == []
+    assert live.processes_of(job) == []
 
 
 def test_h46_after_everything_on_a_host_died_its_task_is_booked_as_lost(live: Live) -> None:
     job = live.running("sleep", "600", max_tasks=2)
     (host,) = live.hosts(job).values()
-    doomed = [live.worker_of(host), live.keeper_of(host), *processes_of(job)]
+    doomed = [live.worker_of(host), live.keeper_of(host), *live.processes_of(job)]
     for pid in doomed:
         os.kill(pid, signal.SIGKILL)
     ended = live.ended(job, within_s=20)
