@@ -25,6 +25,20 @@ def latency(*, samples: int, gap_s: float) -> None:
     finish("latency", samples=samples, gap_s=gap_s)
 
 
+@command.command("throughput")
+@click.option("--seconds", type=click.FloatRange(min=1), default=30, show_default=True)
+def throughput(*, seconds: float) -> None:
+    """Grows a second over HTTP, through API, scheduler and stub workers."""
+    finish("throughput", seconds=seconds)
+
+
+@command.command("idle")
+@click.option("--seconds", type=click.FloatRange(min=1), default=60, show_default=True)
+def idle(*, seconds: float) -> None:
+    """What controller, worker and keeper cost while nothing happens."""
+    finish("idle", seconds=seconds)
+
+
 def finish(name: str, **options: Any) -> None:
     """Run one benchmark, print its object, and exit as it says."""
     module = importlib.import_module(f"app.bench.{name}")

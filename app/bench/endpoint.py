@@ -9,7 +9,11 @@ from urllib.parse import urlsplit
 
 
 class EndpointError(Exception):
-    """The API answered with an error; the message is its problem document."""
+    """The API answered with an error; `body` is its problem document."""
+
+    def __init__(self, call: str, status: int, body: str) -> None:
+        super().__init__(f"{call}: {status} {body}")
+        self.body = body
 
 
 class Endpoint:
@@ -27,17 +31,18 @@ class Endpoint:
     def get(self, path: str) -> Any:
         return self._ask("GET", path, None)
 
-    def post(self, path: str, body: Any = None) -> Any:
-        return self._ask("POST", path, None if body is None else json.dumps(body))
+    def post(self, path: str, body: Any = None, *, key: str | None = None) -> Any:
+        return self._ask("POST", path, None if body is None else json.dumps(body), key)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _ask(self, method: str, path: str, body: str | None) -> Any:
-        self._connection.request(method, path, body, self._headers)
+    def _ask(self, method: str, path: str, body: str | None, key: str | None = None) -> Any:
+        headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
+        self._connection.request(method, path, body, headers)
         answer = self._connection.getresponse()
         content = answer.read()
         if answer.status >= 400:
-            raise EndpointError(f"{method} {path}: {answer.status} {content.decode()}")
+            raise EndpointError(f"{method} {path}", answer.status, content.decode())
         is_json = "json" in (answer.getheader("Content-Type") or "")
         return json.loads(content) if is_json else content

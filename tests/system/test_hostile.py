@@ -51,7 +51,8 @@ def fuzz(cluster: Up, *, examples: int, seed: int) -> int:
     command += ["--max-examples", str(examples), "--checks", "not_a_server_error"]
     command += ["--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"]
     command += ["--request-timeout", "10", "--exclude-path-regex", "/(wait|events|output|metrics)"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    # It keeps a cache where it runs.
+    ran = subprocess.run(command, cwd=cluster.folder, capture_output=True, text=True, check=False)
     told = CALLS.search(ran.stdout)
     assert told, ran.stdout[-4000:] + ran.stderr[-2000:]
     assert (ran.returncode, told[1]) == (0, told[2]), ran.stdout[-6000:]
