@@ -15,6 +15,7 @@ import pytest
 from app.daemons.worker import WorkerOptions, advertised
 from app.worker import port, sweep
 from app.worker.certificate import ensure_certificate, fingerprint
+from app.worker.outputs import OutputFile
 from app.worker.port import PortError, listen
 from app.worker.reconcile import Key
 from tests.worker.conftest import Host
@@ -189,12 +190,24 @@ async def test_too_many_visitors_are_told_so(
 
 
 async def test_a_visitor_who_reads_nothing_is_not_read_ahead_for(
-    host: Host, link: MemoryLink
+    host: Host, link: MemoryLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 64 * 2**20
     await link.until(link.add("sh", "-c", f"head -c {size} /dev/zero"), "ended")
+    taken = [0]
+    read_part = OutputFile.read
+
+    def counted(self: OutputFile, bytes_max: int) -> bytes:
+        part = read_part(self, bytes_max)
+        taken[0] += len(part)
+        return part
+
+    monkeypatch.setattr(OutputFile, "read", counted)
     async with visiting(await address(link), ask(link, "ended")) as answer:
-        assert answer.told["length"] == size
+        before = -1
+        while before != (before := taken[0]):
+            await asyncio.sleep(0.3)
+        assert 0 < taken[0] < size / 2
         got = 0
         while part := await answer.reader.read(2**20):
             got += len(part)
@@ -222,7 +235,11 @@ async def test_the_next_worker_shows_the_same_certificate_and_goes_on(
         assert await answer.rest() == b"two\n"
 
 
-async def test_output_above_the_limits_loses_its_oldest_part(host: Host, link: MemoryLink) -> None:
+async def test_output_above_the_limits_loses_its_oldest_part(
+    host: Host, link: MemoryLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "SIZES_EVERY_S", 0.1)
+    monkeypatch.setattr(sweep, "SIZES_PAUSE_S", 0.05)
     link.sizes_mib = {"output_max_mib": 4, "output_keep_mib": 1}
     await host.kill_worker()
     host.start_worker()
