@@ -77,9 +77,9 @@ async def _relayed(services: Services, wanted: Wanted) -> AsyncIterator[Relayed]
 
 
 def _stream(query: Query) -> Stream:
-    chosen = query.text("stream") or "stdout"
+    chosen = query.text("stream")
     for known in get_args(Stream):
-        if chosen == known:
+        if chosen in (None, known):
             stream: Stream = known
             return stream
     raise invalid_query("stream", f"say one of {', '.join(get_args(Stream))}")

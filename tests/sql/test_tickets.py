@@ -17,7 +17,7 @@ def door(story: Story, host: str, address: str | None = "10.0.0.1:7000") -> None
     """The host's worker registers anew, with a port or without."""
     with story.worker_of(host):
         answer = story.one(
-            "select xce.worker_register('boot-1', '0', '[]', %s, %s)",
+            "select xce.worker_register('boot-1', '0', '[]', null, %s, %s)",
             address,
             FINGERPRINT if address else None,
         )
@@ -201,7 +201,7 @@ def test_nonsense_of_a_worker_is_not_stored(story: Story, address: str, fingerpr
     from psycopg.errors import CheckViolation
 
     with story.worker_of("h1"), pytest.raises(CheckViolation), story.conn.transaction():
-        story.one("select xce.worker_register('b', '0', '[]', %s, %s)", address, fingerprint)
+        story.one("select xce.worker_register('b', '0', '[]', null, %s, %s)", address, fingerprint)
 
 
 def test_a_worker_may_redeem_tickets_and_neither_give_nor_see_them(story: Story) -> None:
