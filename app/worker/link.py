@@ -108,9 +108,7 @@ class Acknowledged(msgspec.Struct, frozen=True):
 class Exchange:
     """The link with types: structs in, structs out."""
 
-    def __init__(
-        self, link: Link, *, version: str, folder: str, door: Door | None = None
-    ) -> None:
+    def __init__(self, link: Link, *, version: str, folder: str, door: Door | None = None) -> None:
         self._link = link
         self._version = version
         self._folder = folder
