@@ -73,6 +73,7 @@ grant execute on function
     xce.change_setting (jsonb, timestamptz),
     xce.create_token (jsonb, timestamptz),
     xce.revoke_token (jsonb, timestamptz),
+    xce.give_ticket (jsonb, timestamptz),
     xce.take_lease (text),
     xce.drop_lease (text),
     xce.apply_plan (bigint, jsonb, timestamptz),
@@ -92,9 +93,10 @@ grant execute on function
     to xce_controller;
 
 grant execute on function
-    xce.worker_register (text, text, jsonb, text),
+    xce.worker_register (text, text, jsonb, text, text, text),
     xce.worker_fetch (bigint, boolean, numeric),
-    xce.worker_report (bigint, jsonb)
+    xce.worker_report (bigint, jsonb),
+    xce.worker_redeem (bigint, bytea)
     to xce_worker;
 
 -- Here, because it needs the routines: without its months all history would go to the default partition.

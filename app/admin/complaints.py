@@ -11,12 +11,16 @@ def known_errors() -> tuple[type[Exception], ...]:
     from app.db.errors import DatabaseError
     from app.db.scripts import ScriptError
     from app.runtime.settings import SettingsError
+    from app.worker.certificate import CertificateError
+    from app.worker.port import PortError
 
     return (
         AnotherWorkerError,
+        CertificateError,
         DatabaseError,
         EmbeddedError,
         PlaceError,
+        PortError,
         Refused,
         ScriptError,
         SettingsError,

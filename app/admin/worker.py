@@ -1,6 +1,7 @@
 """`xce worker`: one host's daemon."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,16 +18,21 @@ import click
 @click.option(
     "--limit-cpus", is_flag=True, help="Let no task use more CPU than it asked for (cgroup v2)."
 )
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="ADDR:PORT",
+    help="The port where controllers fetch output; 0 takes a free one.",
+)
+@click.option(
+    "--advertise",
+    metavar="HOST[:PORT]",
+    help="Where controllers reach that port  [default: where it listens]",
+)
 @click.option("--as-starter", is_flag=True, hidden=True, help="As root, run jobs as root.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
-def command(
-    *,
-    run_dir: Path,
-    api_url: str | None,
-    limit_cpus: bool,
-    as_starter: bool,
-    parent: int | None,
-) -> None:
+def command(*, parent: int | None, **options: Any) -> None:
     """Run the worker of one host; the database login says which.
 
     Its tasks live on when it ends, and the next worker on the same folder takes them over.
@@ -40,5 +46,4 @@ def command(
         end_with_parent(parent)
     settings = Settings.from_environment()
     configure_logs("worker", level=settings.log_level)
-    options = WorkerOptions(run_dir, as_starter=as_starter, api_url=api_url, limit_cpus=limit_cpus)
-    serve(settings, options)
+    serve(settings, WorkerOptions(**options))

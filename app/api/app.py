@@ -8,7 +8,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 
-from app.api import events, health, hosts, jobs, pages, reports, resizes, tokens, usage
+from app.api import events, health, hosts, jobs, output, pages, reports, resizes, tokens, usage
 from app.api import settings as setting_routes
 from app.api.auth import believed_caller, caller
 from app.api.draining import drained
@@ -29,6 +29,7 @@ DOCUMENTED = [
     *tokens.HANDLERS,
     *usage.HANDLERS,
     *events.HANDLERS,
+    *output.HANDLERS,
     *health.HANDLERS,
 ]
 
@@ -58,6 +59,7 @@ def end_streams(app: Litestar) -> None:
     """Let open streams and waits end: a server that stops would wait for them."""
     services: Services = app.state[SERVICES]
     services.feed.close()
+    services.relays.close()
 
 
 @cache

@@ -24,6 +24,7 @@ KEY_BYTES_MAX = 255
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?", re.ASCII)
+_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _UNKNOWN = re.compile(r"unknown field `(.*?)`", re.DOTALL)
 _AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 _KEY_AT = re.compile(r" - at `key` in `(.*)`$", re.DOTALL)
@@ -120,6 +121,14 @@ class Query:
         if not _SECONDS.fullmatch(text) or float(text) > most:
             raise invalid_query(name, f"say 0 to {most:g} seconds")
         return float(text)
+
+    def number(self, name: str, least: int, most: int) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
+            raise invalid_query(name, f"say a whole number from {least} to {most}")
+        return int(text)
 
     def choices(self, name: str, literal: Any) -> list[str] | None:
         """The values given, repeated or separated by commas; None where there are none."""

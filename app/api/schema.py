@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app.wire.problem import Problem
 from app.wire.reports import UsageBy
+from app.worker.tickets import Stream
 
 NOTE = "doc"
 REF = "#/components/schemas/{name}"
@@ -23,6 +24,9 @@ _KINDS: dict[str, dict[str, Any]] = {
     "follow": {"type": "boolean", "default": False},
     "job_id": {"type": "integer", "minimum": 1},
     "timeout_s": {"type": "number", "minimum": 0, "maximum": 60, "default": 60},
+    "offset": {"type": "integer", "default": 0},
+    "stream": {"enum": list(get_args(Stream)), "default": "stdout"},
+    "attempt": {"type": "integer", "minimum": 1},
     "as_of": {"type": "string", "format": "date-time"},
 }
 
@@ -59,6 +63,7 @@ def document(handlers: Iterable[HTTPRouteHandler], version: str) -> dict[str, An
     """The OpenAPI document of these handlers."""
     noted = [(handler, handler.opt[NOTE]) for handler in handlers if NOTE in handler.opt]
     shapes = {shape for _, note in noted for shape in (note.gives, note.body) if shape}
+    shapes.discard(bytes)
     order = sorted([*shapes, Problem], key=str)
     refs, components = msgspec.json.schema_components(order, ref_template=REF)
     schemas = dict(zip(order, refs, strict=True))
@@ -108,7 +113,9 @@ def _given(note: Note, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if note.status == 204:
         return {"description": "done; there is nothing to tell"}
     content: dict[str, Any] = {"text/plain": {}}
-    if note.gives:
+    if note.gives is bytes:
+        content = {"application/octet-stream": {}}
+    elif note.gives:
         content = {"application/json": {"schema": schemas[note.gives]}}
     if note.also is not None:
         content[note.also] = {}

@@ -14,6 +14,7 @@ from app.api.metrics import BATCH_CALLS
 from app.api.next import resize_of
 from app.api.problems import Refusal
 from app.api.rates import Rates
+from app.api.relaying import Relays
 from app.api.stream import HEARTBEAT_S, TOKEN_CHECK_S, EventStream
 from app.db.accounts import Caller, callers
 from app.db.batch import Batch, Committed, Connection
@@ -72,6 +73,7 @@ class Services:
         self.callers: Batch[bytes, Caller | None] = Batch(
             self._url, callers, application="xce api callers", is_repeatable=True
         )
+        self.relays = Relays()
         self._bearers: dict[bytes, Caller] = {}
         self.feed = Feed(
             self._url,

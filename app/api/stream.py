@@ -68,7 +68,7 @@ class EventStream:
         """Send until the reader goes, falls behind, loses its right, or this process stops."""
         receive, send = wire
         sending = asyncio.create_task(self._send_all(follower, after, send))
-        leaving = asyncio.create_task(_gone(receive))
+        leaving = asyncio.create_task(gone(receive))
         others = [
             asyncio.create_task(follower.ended.wait()),
             asyncio.create_task(self._refused(still_valid)),
@@ -157,7 +157,7 @@ async def _send_body(send: Send, body: bytes, *, is_last: bool = False) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
     """Return when the reader has hung up."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -14,7 +14,7 @@ POLL_S = 1.0
 async def serve(url: str) -> None:
     """Claim what is assigned, say at once that it runs, and that it is gone where it is to stop."""
     link = WorkerLink(url)
-    terms = msgspec.json.decode(await link.register("straw", "bench", b"[]", "straw"))
+    terms = msgspec.json.decode(await link.register("straw", "bench", b"[]", folder="straw"))
     incarnation = terms["incarnation"]
     while True:
         link.bell.clear()

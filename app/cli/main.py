@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "hold": ("commands", "hold", "Place nothing new of a job."),
     "release": ("commands", "release", "End the hold of a job."),
     "tasks": ("jobs", "list_tasks", "List a job's tasks."),
+    "logs": ("logs", "logs", "What a job's tasks have written, or write."),
     "resize": ("resizes", "resize", "Grow and shrink jobs; list, show and cancel requests."),
     "history": ("reports", "history", "What happened to a job or a request."),
     "usage": ("reports", "usage", "What a job, or all of them in a time, were given."),

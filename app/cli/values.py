@@ -51,6 +51,21 @@ class MomentType(Kind):
         return moment
 
 
+class TaskType(Kind):
+    """`JOB`, or `JOB.INDEX` for one of its tasks."""
+
+    name = "job[.index]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int | None]:
+        if isinstance(value, tuple):
+            return value
+        job, dot, index = str(value).partition(".")
+        if not all(part.isascii() and part.isdigit() for part in ([job, index] if dot else [job])):
+            self.fail(f"{value!r} is neither JOB nor JOB.INDEX", param, ctx)
+        job_id = ID.convert(job, param, ctx)
+        return (job_id, AMOUNT.convert(index, param, ctx) if dot else None)
+
+
 class NamesType(Kind):
     """Names, separated by commas."""
 
@@ -154,6 +169,7 @@ INDICES = IndicesType()
 SPAN = SpanType()
 PAIR = PairType()
 VARIABLE = VariableType()
+TASK = TaskType()
 COMMAND = CommandType()
 MOMENT: Kind = MomentType()
 

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from app.client.errors import NotConfigured
 from app.client.following import follow
 from app.client.link import PATIENCE_S, Link
+from app.client.output import Output
 from app.wire.encoding import decode, encode
 from app.wire.events import Event, EventPage
 from app.wire.fields import Range
@@ -84,6 +85,24 @@ class Client:
     def tasks(self, job_id: int, *, is_all: bool = False, **filters: str | None) -> Iterator[Task]:
         """The open tasks, or all there ever were; filters are `state` and `host`."""
         return self._pages(f"/v1/jobs/{job_id}/tasks", Task, {"all": _flag(is_all), **filters})
+
+    def output(
+        self,
+        job_id: int,
+        index: int,
+        *,
+        stream: str = "stdout",
+        follow: bool = False,
+        **members: int | None,
+    ) -> Output:
+        """What a task has written, or with `follow` writes; whoever asks for it closes it.
+
+        `offset` is the first byte wanted, or counted from the end where negative; `limit` the
+        most bytes; `attempt` the run of the task (the newest). May be called by several threads.
+        """
+        given = {name: str(value) for name, value in members.items() if value is not None}
+        query = _query({"stream": stream, "follow": _flag(follow), **given})
+        return Output(self._link.stream(f"/v1/jobs/{job_id}/tasks/{index}/output{query}"))
 
     def resize(self, job_id: int, ask: ResizeAsk, *, if_match: int | None = None) -> Resize:
         """Ask to grow or to shrink."""

@@ -2,13 +2,14 @@
 
 import http.client
 import os
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from app.client.errors import NotConfigured, Refused, Unavailable
+from app.client.errors import ApiError, NotConfigured, Refused, Unavailable
 from app.wire.encoding import decode
 from app.wire.problem import RESERVED
 
@@ -16,6 +17,7 @@ TIMEOUT_S = 30.0
 PATIENCE_S = 5.0
 FIRST_PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
+KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 LOST = (http.client.HTTPException, OSError)
 
 
@@ -25,6 +27,13 @@ class Reply(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     body: bytes
+
+
+class Streamed(NamedTuple):
+    """An answer that is no refusal, its body yet to be read, and the connection it comes over."""
+
+    conn: http.client.HTTPConnection
+    answer: http.client.HTTPResponse
 
 
 class Patience:
@@ -104,6 +113,18 @@ class Link:
         finally:
             conn.close()
 
+    def stream(self, path: str) -> Streamed:
+        """GET of what is read as it comes, over a connection of its own that the caller closes.
+
+        May be called by several threads. Raises Refused and Unavailable.
+        """
+        patience = self.patience()
+        while True:
+            try:
+                return self._try_stream(path)
+            except Unavailable as error:
+                patience.lose(error)
+
     def close(self) -> None:
         if self._conn is not None:
             self._conn.close()
@@ -133,6 +154,23 @@ class Link:
             raise _refusal(reply)
         return reply
 
+    def _try_stream(self, path: str) -> Streamed:
+        conn = self._connection(TIMEOUT_S)
+        try:
+            headers = {"Authorization": f"Bearer {self._token}"}
+            conn.request("GET", self._parts.path.rstrip("/") + path, None, headers)
+            answer = conn.getresponse()
+            if answer.status >= 400:
+                raise _refusal(Reply(answer.status, answer.headers, answer.read()))
+            _wait_for_ever(conn)
+        except LOST as error:
+            conn.close()
+            raise self._lost(error) from error
+        except ApiError:
+            conn.close()
+            raise
+        return Streamed(conn, answer)
+
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         place = (self._parts.hostname or "", self._parts.port)
         if self._parts.scheme == "https":
@@ -146,6 +184,17 @@ class Link:
             "see that a controller runs there, or set XCE_API_URL to where one does"
         )
         return Unavailable("unavailable", detail)
+
+
+def _wait_for_ever(conn: http.client.HTTPConnection) -> None:
+    """A stream may be silent for days; a peer that is gone is noticed by the kernel."""
+    if conn.sock is None:
+        return
+    conn.sock.settimeout(None)
+    conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            conn.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _refusal(reply: Reply) -> Refused | Unavailable:

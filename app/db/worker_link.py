@@ -1,4 +1,4 @@
-"""The worker's link over PostgreSQL: its host's own login, three functions, one channel."""
+"""The worker's link over PostgreSQL: its host's own login, four functions, one channel."""
 
 import asyncio
 from typing import LiteralString
@@ -11,9 +11,10 @@ from psycopg.rows import TupleRow
 from app.db.connect import connect
 from app.db.doorbell import Doorbell, Listener, host_channel
 from app.db.errors import DatabaseError, translated
+from app.db.ticket_link import TicketLink
 from app.runtime.logs import logger
 
-REGISTER = "select xce.worker_register(%s, %s, %s::text::jsonb, %s)::text"
+REGISTER = "select xce.worker_register(%s, %s, %s::text::jsonb, %s, %s, %s)::text"
 FETCH = "select xce.worker_fetch(%s, %s, %s::float8::numeric)::text"
 REPORT = "select xce.worker_report(%s, %s::text::jsonb)::text"
 
@@ -39,9 +40,19 @@ class WorkerLink:
         self._listening: asyncio.Task[None] | None = None
         self._channel = ""
         self._rings: set[asyncio.Task[None]] = set()
+        self._tickets = TicketLink(url)
 
-    async def register(self, boot_id: str, version: str, live: bytes, folder: str) -> bytes:
-        answer = await self._ask(REGISTER, (boot_id, version, live.decode(), folder))
+    async def register(
+        self,
+        boot_id: str,
+        version: str,
+        live: bytes,
+        *,
+        folder: str,
+        door: tuple[str, str] | None = None,
+    ) -> bytes:
+        said = (boot_id, version, live.decode(), folder, *(door or _NO_DOOR))
+        answer = await self._ask(REGISTER, said)
         host_id = _ANSWER.decode(answer).host_id
         if host_id is not None:
             await self._listen(host_channel(host_id))
@@ -53,12 +64,16 @@ class WorkerLink:
     async def report(self, incarnation: int, reports: bytes) -> bytes:
         return await self._ask(REPORT, (incarnation, reports.decode()))
 
+    async def redeem(self, incarnation: int, sha256: bytes) -> bytes | None:
+        return await self._tickets.redeem(incarnation, sha256)
+
     async def close(self) -> None:
         if self._listening is not None:
             self._listening.cancel()
         for ring in self._rings:
             ring.cancel()
         await self._disconnect()
+        await self._tickets.close()
         await self._doorbell.close()
 
     async def _ask(self, call: LiteralString, arguments: tuple[object, ...]) -> bytes:
@@ -114,4 +129,5 @@ def _log_failure(listening: asyncio.Task[None]) -> None:
         logger().error("listener_failed", detail=str(error))
 
 
+_NO_DOOR = (None, None)
 _ANSWER = msgspec.json.Decoder(_Answer)

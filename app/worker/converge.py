@@ -20,6 +20,7 @@ from app.worker.reconcile import (
     reconcile,
 )
 from app.worker.tasks import Tasks
+from app.worker.written import KeptSizes, Written
 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
@@ -34,6 +35,8 @@ class Converger:
     """
 
     def __init__(self, exchange: Exchange, processes: Processes, launcher: Launcher) -> None:
+        #: What the tasks of this host write to, as of the last fetch.
+        self.written = Written()
         self._exchange = exchange
         self._processes = processes
         self._launcher = launcher
@@ -47,6 +50,15 @@ class Converger:
         self._settings = Fetched(stale=True)
         self._due_at_s = 0.0
         self._retry_s = RETRY_FIRST_S
+
+    @property
+    def terms(self) -> Registered | None:
+        """What the current incarnation was given; None while there is none."""
+        return self._terms
+
+    def kept_sizes(self) -> KeptSizes:
+        """How much of each output file is kept, as the database said last."""
+        return KeptSizes(self._settings.output_max_mib, self._settings.output_keep_mib)
 
     def keep_days(self) -> float:
         """How long output is kept, as the database said last."""
@@ -129,6 +141,7 @@ class Converger:
         else:
             self._is_cleared |= self._told_clear
             self._tasks.learn(answer.tasks)
+            self.written.learn(answer.tasks, host=self._terms.host)
             self._rows = open_rows(self._tasks.desired)
         # Before any start: the keeper refuses to exec behind a fence that has run out.
         if answer.is_heartbeat:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.worker.reconcile import Key, Launch
+from app.worker.tickets import Stream
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Accounts of people start here; what is below belongs to the system.
@@ -18,8 +19,7 @@ UID_MIN = 1000
 #: Stands for "nobody" whatever it is called, and what the kernel shows for users it cannot map.
 UID_NOBODY = 65534
 UNFINISHED = ".unfinished-"
-DEFAULT_STDOUT = "%j.%a.%t.out"
-DEFAULT_STDERR = "%j.%a.%t.err"
+DEFAULT_OUTPUTS: Mapping[Stream, str] = {"stdout": "%j.%a.%t.out", "stderr": "%j.%a.%t.err"}
 
 
 class LaunchRefused(Exception):
@@ -89,15 +89,18 @@ class Launcher:
         """Everything the start needs; makes the run folder. Raises LaunchRefused."""
         run_as = self._user(launch.os_user, launch.owner)
         folder = self._jobs / str(key.job_id)
-        stdout = _output(folder, launch.stdout or DEFAULT_STDOUT, key=key, host=launch.host)
-        stderr = _output(folder, launch.stderr or DEFAULT_STDERR, key=key, host=launch.host)
+        try:
+            stdout = output_name("stdout", launch.stdout, key=key, host=launch.host)
+            stderr = output_name("stderr", launch.stderr, key=key, host=launch.host)
+        except ValueError as error:
+            raise LaunchRefused(f"output: {error}") from None
         self._make_folder(folder, run_as)
         return Prepared(
             argv=launch.command,
             env=self._environment(key, launch, folder=folder, run_as=run_as),
             cwd=str(folder / launch.cwd) if launch.cwd else str(folder),
-            stdout=stdout,
-            stderr=stderr,
+            stdout=str(self._jobs / stdout),
+            stderr=str(self._jobs / stderr),
             run_as=run_as,
             cpus_max=launch.cpus if self._limit_cpus else 0,
             mem_mib_max=launch.mem_mib,
@@ -174,12 +177,17 @@ def _own_variables(key: Key, launch: Launch) -> Mapping[str, str]:
     }
 
 
-def _output(folder: Path, pattern: str, *, key: Key, host: str) -> str:
-    """The file a pattern names, inside the run folder. Raises LaunchRefused when it leads out."""
-    path = os.path.normpath(folder / expanded(pattern, key=key, host=host))
-    if not path.startswith(f"{folder}/"):
-        raise LaunchRefused(f"output: {pattern!r} leads out of the run folder")
-    return path
+def output_name(stream: Stream, pattern: str | None, *, key: Key, host: str) -> str:
+    """The file that a task's stream is written to, below the folder of all run folders.
+
+    Raises ValueError when the pattern leads out of the task's own.
+    """
+    pattern = pattern or DEFAULT_OUTPUTS[stream]
+    folder = str(key.job_id)
+    name = os.path.normpath(os.path.join(folder, expanded(pattern, key=key, host=host)))
+    if not name.startswith(f"{folder}/"):
+        raise ValueError(f"{pattern!r} leads out of the run folder")
+    return name
 
 
 def expanded(pattern: str, *, key: Key, host: str) -> str:

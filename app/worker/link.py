@@ -7,10 +7,13 @@ from typing import Protocol
 import msgspec
 
 from app.worker.reconcile import Desired, Key, Report
+from app.worker.tickets import Door, Ticket
 
 
 class Link(Protocol):
     """Carries JSON documents: fetch what I should run, report, wait for the bell.
+
+    Beside these it redeems tickets.
 
     Each verb raises ConnectionError when no answer came. Whether it took effect is then unknown;
     all of them may be repeated, because the database takes what it knows already as old news.
@@ -19,8 +22,19 @@ class Link(Protocol):
     #: Set whenever there may be something to fetch; cleared by whoever waits on it.
     bell: asyncio.Event
 
-    async def register(self, boot_id: str, version: str, live: bytes, folder: str) -> bytes:
-        """Begin a new incarnation; the answer says which of the living to keep."""
+    async def register(
+        self,
+        boot_id: str,
+        version: str,
+        live: bytes,
+        *,
+        folder: str,
+        door: tuple[str, str] | None = None,
+    ) -> bytes:
+        """Begin a new incarnation; the answer says which of the living to keep.
+
+        `door` is the address of the host's port and the fingerprint of its certificate.
+        """
         ...
 
     async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
@@ -32,6 +46,13 @@ class Link(Protocol):
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:
         """Say what became of tasks, in order."""
+        ...
+
+    async def redeem(self, incarnation: int, sha256: bytes) -> bytes | None:
+        """What a ticket shown at this host's port is good for, once; None for no valid one.
+
+        Never waits for the other verbs, nor they for it.
+        """
         ...
 
 
@@ -71,6 +92,8 @@ class Fetched(msgspec.Struct, frozen=True):
     heartbeat_s: float = 5
     poll_s: float = 5
     output_keep_days: float = 7
+    output_max_mib: float = 256
+    output_keep_mib: float = 64
     tasks: tuple[Desired, ...] = ()
 
 
@@ -85,10 +108,11 @@ class Acknowledged(msgspec.Struct, frozen=True):
 class Exchange:
     """The link with types: structs in, structs out."""
 
-    def __init__(self, link: Link, *, version: str, folder: str) -> None:
+    def __init__(self, link: Link, *, version: str, folder: str, door: Door | None = None) -> None:
         self._link = link
         self._version = version
         self._folder = folder
+        self._door = door
 
     @property
     def bell(self) -> asyncio.Event:
@@ -100,7 +124,9 @@ class Exchange:
             for key in live
         ]
         live_here = msgspec.json.encode(document)
-        answer = await self._link.register(boot_id, self._version, live_here, self._folder)
+        answer = await self._link.register(
+            boot_id, self._version, live_here, folder=self._folder, door=self._door
+        )
         return _REGISTERED.decode(answer)
 
     async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> Fetched:
@@ -111,7 +137,12 @@ class Exchange:
         document = msgspec.json.encode(reports)
         return _ACKNOWLEDGED.decode(await self._link.report(incarnation, document))
 
+    async def redeem(self, incarnation: int, sha256: bytes) -> Ticket | None:
+        answer = await self._link.redeem(incarnation, sha256)
+        return None if answer is None else _TICKET.decode(answer)
+
 
 _REGISTERED = msgspec.json.Decoder(Registered)
 _FETCHED = msgspec.json.Decoder(Fetched)
 _ACKNOWLEDGED = msgspec.json.Decoder(Acknowledged)
+_TICKET = msgspec.json.Decoder(Ticket)

@@ -69,6 +69,10 @@ class Processes:
     def observed(self) -> Mapping[Key, Observed]:
         return {**self._refusals, **self._kept}
 
+    def find(self, key: Key) -> Observed | None:
+        """One task as it is observed."""
+        return self._kept.get(key) or self._refusals.get(key)
+
     # The keeper's life ----------------------------------------------------------------------
 
     async def run(self) -> None:

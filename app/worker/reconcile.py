@@ -50,6 +50,8 @@ class Desired(msgspec.Struct, frozen=True, gc=False):
     grace_s: float = STRAY_GRACE_S
     fence: Literal["stop", "keep"] = "stop"
     launch: Launch | None = None
+    stdout: str | None = None
+    stderr: str | None = None
 
     @property
     def key(self) -> Key:

@@ -1,16 +1,24 @@
-"""Removes the run folders of jobs that ended long ago, once a day."""
+"""Removes the run folders of jobs that ended long ago, and the oldest part of what is too large."""
 
 import asyncio
 import math
 import shutil
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
+from concurrent.futures import Executor
 from pathlib import Path
 
 from app.runtime.clock import now
 from app.runtime.logs import logger
+from app.runtime.stopping import wait_for
+from app.worker.outputs import Trimmer
+from app.worker.written import KeptSizes, Written
 
 EVERY_S = 86_400.0
 FIRST_AFTER_S = 60.0
+SIZES_EVERY_S = 10.0
+#: Many tasks that end soon after each other are one look.
+SIZES_PAUSE_S = 1.0
+MIB = 2**20
 
 
 async def sweep_daily(
@@ -57,3 +65,23 @@ def _remove(folder: Path) -> None:
 
 def _log_left(_call: object, path: str, failure: tuple[object, BaseException, object]) -> None:
     logger().warning("not_swept", path=path, detail=str(failure[1]))
+
+
+async def sweep_sizes(
+    trimmer: Trimmer, written: Written, *, kept: Callable[[], KeptSizes], threads: Executor
+) -> None:
+    """For ever; a file server that hangs holds up a thread, never the worker's turns."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await wait_for(written.news, timeout_s=SIZES_EVERY_S)
+        ended, running, sizes = written.take_ended(), written.open, kept()
+        if ended or running:
+            await loop.run_in_executor(threads, _trim, trimmer, ended, sizes.ended_mib)
+            await loop.run_in_executor(threads, _trim, trimmer, running, sizes.running_mib)
+        await asyncio.sleep(SIZES_PAUSE_S)
+
+
+def _trim(trimmer: Trimmer, names: Iterable[str], keep_mib: float) -> None:
+    for name in sorted(names):
+        if trimmer.trim(name, keep_bytes=int(keep_mib * MIB)):
+            logger().info("output_trimmed", name=name, kept_mib=keep_mib)

@@ -70,7 +70,7 @@ as $$
             or j.state = 'running' and j.on_task_failure = 'end_job' and xce.failed_index(j.id, j.attempt) is not null)
 $$;
 
--- Purpose: drop idempotency keys and recorded ticks past their keeping, and make room for the history of
+-- Purpose: drop idempotency keys, tickets and recorded ticks past their keeping, and make room for the history of
 --   the months to come. Locks: none but the rows'. Raises: nothing.
 create or replace function xce.expire_rows(p_now timestamptz default null)
 returns text[]
@@ -83,6 +83,7 @@ declare
 begin
     delete from xce.idempotency_key k
      where k.created_at < v_now - make_interval(days => xce.setting_value('key_keep_days')::integer);
+    delete from xce.ticket k where k.expires_at <= v_now;
     delete from xce.tick k
      where k.at < v_now - make_interval(days => xce.setting_value('history_keep_days')::integer);
     perform xce.make_history_months(v_now);

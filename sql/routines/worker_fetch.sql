@@ -71,6 +71,8 @@ begin
                               'heartbeat_s', xce.setting_value('heartbeat_s'),
                               'poll_s', xce.setting_value('worker_poll_s'),
                               'output_keep_days', xce.setting_value('output_keep_days'),
+                              'output_max_mib', xce.setting_value('output_max_mib'),
+                              'output_keep_mib', xce.setting_value('output_keep_mib'),
                               'is_paused', v_is_paused, 'rings', to_jsonb(v_rings),
                               'tasks', case when v_is_paused then '[]' else xce.desired_tasks(v_host) end);
 end;
@@ -96,7 +98,8 @@ end;
 $$;
 
 -- Purpose: what should have a process on a host, and how to launch what is starting. A task that is
---   assigned yet is not part of it: nobody has claimed it.
+--   assigned yet is not part of it: nobody has claimed it. Where its output goes is told of all, because a
+--   worker that was started again knows it of none.
 -- Locks: none.
 create or replace function xce.desired_tasks(p_host xce.host)
 returns jsonb
@@ -107,6 +110,7 @@ as $$
                jsonb_build_object(
                    'task_id', t.id, 'job_id', t.job_id, 'attempt', t.attempt, 'index', t.index, 'state', t.state,
                    'grace_s', coalesce(t.stop_grace_s, j.grace_s), 'fence', j.fence)
+               || jsonb_strip_nulls(jsonb_build_object('stdout', l.stdout, 'stderr', l.stderr))
                || case when t.state = 'starting' then jsonb_build_object('launch', jsonb_build_object(
                    'command', to_jsonb(case when t.index = 0 then coalesce(l.head_command, l.command) else l.command end),
                    'env', l.env, 'cwd', l.cwd, 'stdout', l.stdout, 'stderr', l.stderr, 'cpus', t.cpus,

@@ -20,13 +20,16 @@ $$;
 --   answer names what it may keep. All else it stops before anything new starts (PROTOCOL 29). A lost
 --   host returns to `joining`; on any other nothing else changes. p_folder names the worker's run
 --   folder: in the same boot, over another folder, a worker cannot see the processes that the last one
---   left, so it is refused for as long as there may be any.
+--   left, so it is refused for as long as there may be any. Address and fingerprint are those of its
+--   port, where it has one.
 -- Locks: host, heartbeat. Raises: RZ404, RZ409, RZ422.
 create or replace function xce.worker_register(
     p_boot_id text,
     p_version text,
     p_live jsonb,
-    p_folder text default null
+    p_folder text default null,
+    p_address text default null,
+    p_fingerprint text default null
 )
 returns jsonb
 language plpgsql
@@ -56,8 +59,9 @@ begin
     returning h.* into v_host;
     -- The keeper outlives its worker and may still hold a longer fence that an earlier one was given; it
     -- is known to hold another only when this worker says so with a fetch (PROTOCOL 26).
-    insert into xce.incarnation (host_id, incarnation, boot_id, worker_version, run_folder, fence_s_max, started_at)
-    select v_host.id, v_host.incarnation, p_boot_id, p_version, p_folder,
+    insert into xce.incarnation (host_id, incarnation, boot_id, worker_version, run_folder, address, fingerprint,
+                                 fence_s_max, started_at)
+    select v_host.id, v_host.incarnation, p_boot_id, p_version, p_folder, p_address, p_fingerprint,
            greatest(v_fence_s, max(i.fence_s_max) filter (where i.incarnation = v_host.incarnation - 1)), v_now
       from xce.incarnation i
      where i.host_id = v_host.id;

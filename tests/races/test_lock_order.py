@@ -341,6 +341,15 @@ def remove(story: Story, _jobs: list[int]) -> Act:
     return lambda s: s.operate("remove_host", "h2")
 
 
+def give_ticket(story: Story, jobs: list[int]) -> Act:
+    """In any number at once: the rows that a ticket refers to are kept from being deleted only."""
+    door = ("127.0.0.1:1", "ab" * 32)
+    story.conn.execute("update xce.incarnation set address = %s, fingerprint = %s", door)
+    call = {"purpose": "output", "sees_only": None, "token_id": None, "job_id": jobs[0]}
+    call |= {"index": 1, "attempt": None, "sha256": "00" * 32}
+    return lambda s: s.one("select xce.give_ticket(%s)", Jsonb(call))["ok"]
+
+
 # The claim skips tasks that somebody has, so that it waits for its heartbeat only.
 ENTRY_POINTS: list[tuple[Scene, str]] = [
     (place, "fence job request host"),
@@ -367,6 +376,7 @@ ENTRY_POINTS: list[tuple[Scene, str]] = [
     (retire, "job request task host heartbeat"),
     (put, "host"),
     (remove, "host"),
+    (give_ticket, "job"),
 ]
 
 

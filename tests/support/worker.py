@@ -35,8 +35,13 @@ class StubWorker:
         if self._conn is not None:
             self._conn.close()
 
-    def register(self, live: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-        answer = self._call("xce.worker_register(%s, %s, %s)", BOOT_ID, "stub", Jsonb(live or []))
+    def register(
+        self, live: list[dict[str, Any]] | None = None, door: tuple[str, str] | None = None
+    ) -> dict[str, Any]:
+        answer = self._call(
+            "xce.worker_register(%s, %s, %s, null, %s, %s)",
+            *(BOOT_ID, "stub", Jsonb(live or []), *(door or (None, None))),
+        )
         self.incarnation, self.host_id = answer["incarnation"], answer["host_id"]
         return answer
 

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from app.daemons.worker import WorkerOptions, work
+from app.worker.certificate import ensure_certificate
 from app.worker.keeper_client import KeeperClient, KeeperLostError, KeeperView
 from tests.worker.link import MemoryLink
 
@@ -61,10 +63,17 @@ async def link() -> MemoryLink:
     return MemoryLink()
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once for all workers of the tests, because it takes as long as many a test."""
+    return ensure_certificate(tmp_path_factory.mktemp("certificate"))
+
+
 @pytest.fixture
-async def host(tmp_path: Path, link: MemoryLink) -> AsyncIterator[Host]:
+async def host(tmp_path: Path, link: MemoryLink, certificate: Path) -> AsyncIterator[Host]:
     made = Host(tmp_path / "run", link)
     made.run_dir.mkdir(mode=0o711)
+    shutil.copy(certificate, made.run_dir)
     made.start_worker()
     yield made
     await made.kill_worker()

@@ -50,6 +50,11 @@ class MemoryLink:
         self.hangs = False
         self.fetches = 0
         self.moved = asyncio.Event()
+        self.door: tuple[str, str] | None = None
+        #: What each valid ticket is good for, by its hash.
+        self.tickets: dict[bytes, dict[str, Any]] = {}
+        self.redeemed = 0
+        self.sizes_mib: dict[str, float] = {}
 
     def add(self, *command: str, key: Key | None = None, **launch: Any) -> Row:
         """An assigned task, and the bell."""
@@ -72,8 +77,17 @@ class MemoryLink:
 
     # The Link protocol --------------------------------------------------------------------
 
-    async def register(self, boot_id: str, version: str, live: bytes, folder: str) -> bytes:
+    async def register(
+        self,
+        boot_id: str,
+        version: str,
+        live: bytes,
+        *,
+        folder: str,
+        door: tuple[str, str] | None = None,
+    ) -> bytes:
         self._lose("call")
+        self.door = door
         self.incarnation += 1
         keep = [
             {name: said[name] for name in ("job_id", "attempt", "index")}
@@ -98,6 +112,7 @@ class MemoryLink:
         self.told_fence_s = fence_s
         answer = {"stale": False, "is_heartbeat": self.is_heartbeat, "fence_s": self.fence_s}
         answer |= {"heartbeat_s": self.heartbeat_s, "poll_s": 5.0, "is_paused": self.is_paused}
+        answer |= self.sizes_mib
         if self.is_paused:
             return msgspec.json.encode({**answer, "tasks": []})
         return msgspec.json.encode({**answer, "tasks": tasks})
@@ -114,6 +129,11 @@ class MemoryLink:
         self.moved.set()
         self._lose("answer")
         return b'{"stale":false,"accepted":0,"old_news":0}'
+
+    async def redeem(self, incarnation: int, sha256: bytes) -> bytes | None:
+        self.redeemed += 1
+        ticket = self.tickets.pop(sha256, None)
+        return None if ticket is None else msgspec.json.encode(ticket)
 
     # ---------------------------------------------------------------------------------------
 
@@ -138,6 +158,7 @@ class MemoryLink:
     def _task(self, key: Key, row: Row) -> dict[str, Any]:
         task = {**_names(key), "task_id": 7, "state": row.state}
         task |= {"grace_s": row.grace_s, "fence": row.fence}
+        task |= {name: row.launch.get(name) for name in ("stdout", "stderr")}
         return task | ({"launch": row.launch} if row.state == "starting" else {})
 
 
