@@ -168,5 +168,5 @@ async def test_a_link_without_a_database_is_a_lost_connection() -> None:
 async def test_a_login_that_is_no_hosts_is_a_lost_connection(database: Database) -> None:
     link = WorkerLink(database.url)
     with pytest.raises(ConnectionError, match="no host has the login"):
-        await link.register("boot", "0", b"[]", "folder")
+        await link.register("boot", "0", b"[]", folder="folder")
     await link.close()
