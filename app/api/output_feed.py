@@ -124,12 +124,16 @@ class OutputFeed:
         is_followed = one.visited.told.length is None
         patience_s = LOOK_S if is_followed else SILENT_S
         look_at = loop.time() + patience_s
-        while (part := await _next(one.visited.reader, until=look_at)) != b"":
+        promised = one.visited.told.length
+        # No more than was promised or wanted, whatever the worker sends.
+        while most := min(n for n in (PART_BYTES, promised, self._left) if n is not None):
+            part = await _next(one.visited.reader, most, until=look_at)
             if part:
                 self._at += len(part)
                 self._left = None if self._left is None else self._left - len(part)
+                promised = None if promised is None else promised - len(part)
                 yield part
-            elif not is_followed:
+            elif part == b"" or not is_followed:
                 return
             if not is_followed or loop.time() >= look_at:
                 if is_followed and await self._has_ended():
@@ -232,11 +236,11 @@ class OutputFeed:
                 raise Refusal(given.code, given.detail, **given.figures)
 
 
-async def _next(reader: asyncio.StreamReader, *, until: float) -> bytes | None:
+async def _next(reader: asyncio.StreamReader, bytes_max: int, *, until: float) -> bytes | None:
     """What comes next; nothing where the worker hung up, None where it was silent for so long."""
     try:
         async with asyncio.timeout_at(until):
-            return await reader.read(PART_BYTES)
+            return await reader.read(bytes_max)
     except TimeoutError:
         return None
     except OSError:

@@ -258,6 +258,14 @@ def test_an_answer_that_was_cut_off_looks_cut_off(
         answer.read()
 
 
+def test_more_than_was_promised_is_not_passed_on(
+    alice: Client, worker: PlayedWorker, path: str
+) -> None:
+    worker.answers = [telling(b"abcdef", size=3, length=3), telling(b"abcdef", size=6)]
+    assert alice.get(path).body == b"abc"
+    assert alice.get(path + "?follow=true&limit=2").body == b"ab"
+
+
 def test_a_follower_learns_that_a_part_is_missing(
     alice: Client, worker: PlayedWorker, path: str
 ) -> None:
