@@ -10,8 +10,14 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("controller")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8420, show_default=True)
-@click.option("--certificate", type=FILE, help="TLS certificate (PEM), with its chain.")
-@click.option("--key", type=FILE, help="The certificate's key (PEM).")
+@click.option(
+    "--tls-cert",
+    "--certificate",
+    "certificate",
+    type=FILE,
+    help="TLS certificate (PEM), with its chain.",
+)
+@click.option("--tls-key", "--key", "key", type=FILE, help="The certificate's key (PEM).")
 @click.option("--insecure", is_flag=True, help="Serve without TLS beyond loopback all the same.")
 @click.option(
     "--calls-per-s",

@@ -27,5 +27,9 @@ class Unavailable(ApiError):
     """
 
 
+class Untrusted(Unavailable):
+    """Somebody answers there, but cannot prove who; trying again would change nothing."""
+
+
 class NotConfigured(Exception):
     """The environment does not say where the API is, or who calls; the message says what to set."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from app.client.errors import ApiError, NotConfigured, Refused, Unavailable
+from app.client.errors import ApiError, NotConfigured, Refused, Unavailable, Untrusted
 from app.wire.encoding import decode
 from app.wire.problem import RESERVED
 
@@ -46,6 +46,8 @@ class Patience:
 
     def lose(self, error: Unavailable) -> None:
         """Pause, after a try that failed with this; raise it where there was too much."""
+        if isinstance(error, Untrusted):
+            raise error
         if self._give_up_at is not None and time.monotonic() + self._pause_s > self._give_up_at:
             raise error
         self._on_retry(error.detail)
@@ -77,7 +79,7 @@ class Link:
         self._parts = parts
         self._token = token
         self._patience_s = patience_s
-        self._ca_file = ca_file
+        self._context = trusting(ca_file) if parts.scheme == "https" else None
         self._on_retry = on_retry or _say_nothing
         self._conn: http.client.HTTPConnection | None = None
 
@@ -173,12 +175,17 @@ class Link:
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         place = (self._parts.hostname or "", self._parts.port)
-        if self._parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self._ca_file)
-            return http.client.HTTPSConnection(*place, timeout=timeout_s, context=context)
+        if self._context is not None:
+            return http.client.HTTPSConnection(*place, timeout=timeout_s, context=self._context)
         return http.client.HTTPConnection(*place, timeout=timeout_s)
 
     def _lost(self, error: Exception) -> Unavailable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Untrusted(
+                "unavailable",
+                f"{self._parts.netloc} is not trusted: {error.verify_message}; name the "
+                "certificate of its authority in XCE_CA_FILE, and its host as the certificate does",
+            )
         detail = (
             f"no answer from {self._parts.netloc}: {_said(error)}; "
             "see that a controller runs there, or set XCE_API_URL to where one does"
@@ -195,6 +202,16 @@ def _wait_for_ever(conn: http.client.HTTPConnection) -> None:
     for name, value in KEEPALIVE:
         if hasattr(socket, name):
             conn.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def trusting(ca_file: str | None) -> ssl.SSLContext:
+    """Trust in this authority alone, or in the system's. Raises NotConfigured."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise NotConfigured(
+            f"XCE_CA_FILE is {ca_file!r}, which holds no certificates as PEM: {error}"
+        ) from error
 
 
 def _refusal(reply: Reply) -> Refused | Unavailable:

@@ -3,6 +3,7 @@
 import contextlib
 import ipaddress
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,27 @@ class Place:
 
     def check(self) -> None:
         """Refuse to send tokens over a network in the clear. Raises PlaceError."""
+        self._check_papers()
         if self.certificate is None and not self.insecure and not is_loopback(self.host):
             raise PlaceError(
-                f"{self.host} is reachable from other machines: give --certificate and --key, "
+                f"{self.host} is reachable from other machines: give --tls-cert and --tls-key, "
                 "or --insecure if something in front of it speaks TLS"
             )
+
+    def _check_papers(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise PlaceError("a certificate and its key go together: give --tls-cert and --tls-key")
+        if self.certificate is None:
+            return
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            # Without a word for a passphrase, or a key that has one would wait for a terminal.
+            context.load_cert_chain(self.certificate, self.key, password="")
+        except OSError as error:
+            raise PlaceError(
+                f"{self.certificate} (--tls-cert) and {self.key} (--tls-key) are no certificate "
+                f"and its key, as PEM without a passphrase: {error}"
+            ) from error
 
 
 class ApiServer(uvicorn.Server):

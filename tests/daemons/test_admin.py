@@ -143,7 +143,7 @@ def test_settings_are_read_changed_and_refused(run: Run) -> None:
 def test_a_controller_does_not_send_tokens_in_the_clear(run: Run, host: str) -> None:
     refused = run("controller", "--host", host, "--port", "0")
     assert isinstance(refused.exception, PlaceError)
-    assert "--certificate" in str(refused.exception)
+    assert "--tls-cert" in str(refused.exception)
 
 
 def test_long_names_of_logins_stay_apart() -> None:
