@@ -4,8 +4,9 @@
 def known_errors() -> tuple[type[Exception], ...]:
     """Their classes, imported only when something went wrong."""
     from app.daemons.api_server import PlaceError
-    from app.daemons.up import UpError
-    from app.daemons.worker import AnotherWorkerError
+    from app.daemons.run_folder import AnotherWorkerError
+    from app.daemons.up_wishes import UpError
+    from app.db.address import AddressError
     from app.db.administration import Refused
     from app.db.embedded import EmbeddedError
     from app.db.errors import DatabaseError
@@ -15,6 +16,7 @@ def known_errors() -> tuple[type[Exception], ...]:
     from app.worker.port import PortError
 
     return (
+        AddressError,
         AnotherWorkerError,
         CertificateError,
         DatabaseError,

@@ -27,6 +27,8 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Calls that one token may make here; what it left of 5 s it may make at once.",
 )
 @click.option("--shared-port", is_flag=True, hidden=True, help="A supervisor holds the port.")
+# Only to be in the command line, where the supervisor's successor looks for it.
+@click.option("--folder", hidden=True, expose_value=False, help="Whose daemon it is.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
 def command(
     *,

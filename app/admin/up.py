@@ -25,19 +25,14 @@ import click
 @click.option(
     "--database-url",
     metavar="URL",
-    help="Use this server instead of an embedded one; the password comes from its passfile=.",
+    help="Use this PostgreSQL instead of an embedded one; its password from passfile= in it or "
+    "from PGPASSFILE. The role owns the database and may create roles.",
 )
-@click.option(
-    "--keep-tasks",
-    is_flag=True,
-    help="Leave running tasks alone when it stops; the next run on --data takes them over.",
-)
+@click.option("--keep-tasks", is_flag=True, help="Tasks outlive the end; needs --data.")
 @click.option(
     "--keep-s",
-    type=click.FloatRange(min=60),
-    default=86_400.0,
-    show_default=True,
-    help="How long --keep-tasks lets them live with nobody here.",
+    type=click.FloatRange(0, 100_000_000, min_open=True),
+    help="For how long, in seconds  [default: a day]",
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=V", help="A setting, repeatable.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
@@ -51,22 +46,28 @@ def command(
     port: int,
     database_url: str | None,
     keep_tasks: bool,
-    keep_s: float,
+    keep_s: float | None,
     settings: tuple[str, ...],
     parent: int | None,
     as_json: bool,
 ) -> None:
     """Run a whole cluster here: PostgreSQL, controllers, and workers that stand for h1 … hN.
 
-    Each of the hosts has --cpus cpus. Ctrl-C stops it all and leaves nothing behind.
+    Each of the hosts has --cpus cpus. Ctrl-C stops it all and leaves nothing behind,
+    but for the tasks with --keep-tasks.
     """
-    from app.daemons.up import Wishes, main
+    from app.daemons.wakeup import Wakeup
+
+    # Before the rest is imported, which takes longest: from now on a signal means a good end.
+    wakeup = Wakeup()
+    if keep_tasks and data is None:
+        raise click.UsageError("--keep-tasks needs --data: the next start finds the tasks there")
+    if keep_s is not None and not keep_tasks:
+        raise click.UsageError("--keep-s says for how long; give --keep-tasks, too")
+    from app.daemons.up import main
+    from app.daemons.up_wishes import DAY_S, Wishes
     from app.runtime.process import end_with_parent
 
-    if keep_tasks and data is None:
-        raise click.UsageError(
-            "--keep-tasks needs --data: a temporary folder goes with its cluster"
-        )
     if parent is not None:
         end_with_parent(parent)
     main(
@@ -76,11 +77,12 @@ def command(
             controllers=controllers,
             cpus=cpus,
             port=port,
-            settings=parsed_settings(settings),
             database_url=database_url,
-            keep_s=keep_s if keep_tasks else None,
+            settings=parsed_settings(settings),
+            keep_s=(keep_s or DAY_S) if keep_tasks else None,
             as_json=as_json,
-        )
+        ),
+        wakeup,
     )
 
 

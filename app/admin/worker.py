@@ -31,6 +31,8 @@ import click
     help="Where controllers reach that port  [default: where it listens]",
 )
 @click.option("--as-starter", is_flag=True, hidden=True, help="As root, run jobs as root.")
+# Only to be in the command line, where the supervisor's successor looks for it.
+@click.option("--folder", hidden=True, expose_value=False, help="Whose daemon it is.")
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
 def command(*, parent: int | None, **options: Any) -> None:
     """Run the worker of one host; the database login says which.

@@ -1,5 +1,6 @@
 """Processes that a supervisor starts, starts again when they die, and stops."""
 
+import os
 import signal
 import subprocess
 import time
@@ -107,3 +108,15 @@ def stop_all(children: Sequence[Child], patience_s: float) -> None:
     until_s = time.monotonic() + patience_s
     for child in children:
         child.wait(until_s)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        # Without /proc, on macOS.
+        return True

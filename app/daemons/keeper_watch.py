@@ -6,8 +6,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from app.runtime.clock import elapsed_s
-
 ANSWER_S = 2.0
 SHUTDOWN_S = 3.0
 
@@ -30,29 +28,21 @@ class KeeperWatch:
 
     def tasks(self) -> list[dict[str, Any]]:
         """The keeper's view of its tasks. Raises OSError when it does not answer."""
-        if self.pid is None or self._connection is None:
-            raise ConnectionResetError("there is no keeper")
-        answer = self._ask(self._connection, {"do": "list"}, patience_s=ANSWER_S)
-        tasks: list[dict[str, Any]] = answer["tasks"]
+        tasks: list[dict[str, Any]] = self._listed()["tasks"]
         return tasks
 
     def fence_s(self) -> float:
-        """How long the keeper would let its tasks live from now on; 0 where nobody answers."""
-        try:
-            if self.pid is None or self._connection is None:
-                return 0.0
-            fence = self._ask(self._connection, {"do": "list"}, patience_s=ANSWER_S)["fence"]
-        except OSError:
-            return 0.0
-        return float(fence["deadline_boottime_ns"]) / 1e9 - elapsed_s()
+        """How long its fence is from one exchange on. Raises OSError when it does not answer."""
+        fence = self._listed()["fence"]
+        return float(fence["deadline_boottime_ns"] - fence["sent_at_boottime_ns"]) / 1e9
 
-    def shut_down(self) -> bool:
+    def shut_down(self, *, grace_s: float = 0, patience_s: float = SHUTDOWN_S) -> bool:
         """End it and every task it still has; False when it did not answer in time."""
         if self.pid is None or self._connection is None:
             return True
         try:
-            request = {"do": "shutdown", "stop_all": True, "grace_s": 0}
-            self._ask(self._connection, request, patience_s=SHUTDOWN_S)
+            request = {"do": "shutdown", "stop_all": True, "grace_s": grace_s}
+            self._ask(self._connection, request, patience_s=grace_s + patience_s)
             # It says yes first and leaves then: closed means gone.
             while self._connection.recv(65536):
                 pass
@@ -69,6 +59,11 @@ class KeeperWatch:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _listed(self) -> dict[str, Any]:
+        if self.pid is None or self._connection is None:
+            raise ConnectionResetError("there is no keeper")
+        return self._ask(self._connection, {"do": "list"}, patience_s=ANSWER_S)
 
     def _meet(self) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,44 +1,50 @@
-"""The database of `xce up`: an embedded server that is tended here, or one that was given."""
+"""The database of `xce up`: a server of its own, which it tends, or one that was there before."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from app.daemons.children import is_alive
 from app.db import embedded
-from app.db.given import Held
-
-Say = Callable[[str], None]
 
 
-class UpDatabase(Protocol):
-    """What a supervisor does with its database."""
+class Database(Protocol):
+    """What the supervisor needs of either."""
 
     @property
-    def url(self) -> str:
-        """As the owner of the schema; enough for `xce check`."""
-        ...
+    def url(self) -> str: ...
 
     @property
     def pid(self) -> int | None:
-        """The server's process, where it is ours."""
+        """The server's process; None when it is somebody else's."""
         ...
 
-    def tend(self, say: Say) -> None:
-        """Start it again if it died."""
+    def tend(self, say: Callable[[str], None]) -> None:
+        """See that it runs."""
         ...
 
-    def stop(self) -> None:
-        """Leave nothing of ours behind."""
+    def stop(self, patience_s: float) -> None:
+        """Stop what was started here. Raises EmbeddedError."""
         ...
 
 
 class EmbeddedDatabase:
-    """A server of our own, adopted or started on its folder. Raises EmbeddedError."""
+    """The server of a folder, started or adopted. `check` may raise while somebody waits for it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._server = embedded.start(folder)
+    def __init__(self, server: embedded.Server, check: Callable[[], None]) -> None:
+        self._server = server
+        self._check = check
+
+    @classmethod
+    def start(cls, root: Path, check: Callable[[], None]) -> "EmbeddedDatabase":
+        """Raises EmbeddedError, and what `check` raises."""
+        return cls(embedded.start(root, check=check), check)
+
+    @classmethod
+    def found(cls, root: Path) -> "EmbeddedDatabase | None":
+        """The one that runs there; None when none does."""
+        server = embedded.find(root) if root.exists() else None
+        return None if server is None else cls(server, _no_check)
 
     @property
     def url(self) -> str:
@@ -48,42 +54,33 @@ class EmbeddedDatabase:
     def pid(self) -> int | None:
         return self._server.pid
 
-    def tend(self, say: Say) -> None:
+    def tend(self, say: Callable[[str], None]) -> None:
         if is_alive(self._server.pid):
             return
         say("PostgreSQL died; it is started again")
         try:
-            self._server = embedded.start(self._folder, port=self._server.port)
+            root, port = self._server.root, self._server.port
+            self._server = embedded.start(root, port=port, check=self._check)
         except embedded.EmbeddedError as error:
             say(f"it does not start: {error}")
 
-    def stop(self) -> None:
-        embedded.stop(self._server)
+    def stop(self, patience_s: float) -> None:
+        embedded.stop(self._server, patience_s=patience_s)
 
 
 class GivenDatabase:
-    """Somebody else's server, which stays as it is. Raises DatabaseRefused, and Unavailable."""
-
-    pid = None
+    """A server that is not ours to start or to stop."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._held = Held(url)
+        self.pid: int | None = None
 
-    def tend(self, say: Say) -> None:
-        """Its own people tend it."""
+    def tend(self, say: Callable[[str], None]) -> None:
+        return
 
-    def stop(self) -> None:
-        self._held.close()
+    def stop(self, patience_s: float) -> None:
+        return
 
 
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
-    except FileNotFoundError:
-        # Without /proc, on macOS.
-        return True
+def _no_check() -> None:
+    return

@@ -23,5 +23,10 @@ class Wakeup:
         if select.select([self._reader], [], [], max(0.0, seconds))[0]:
             os.read(self._reader, 4096)
 
+    def ignore(self) -> None:
+        """From now on no signal changes anything: the interpreter would restore their defaults."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True

@@ -1,9 +1,7 @@
 """The worker: converges one host on what the database wants; its tasks outlive it."""
 
 import asyncio
-import fcntl
 import os
-import secrets
 import socket
 from collections.abc import Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -12,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from app.daemons.run_folder import folder_id, lock_run_dir
 from app.db.worker_link import WorkerLink
 from app.runtime.logs import logger
 from app.runtime.process import forbid_dumps
@@ -32,10 +31,6 @@ LISTEN = "127.0.0.1:0"
 #: Each may come to hang on a file server; the threads start when they are needed.
 FILE_THREADS = 4
 EVERYWHERE = ("", "0.0.0.0", "::")
-
-
-class AnotherWorkerError(Exception):
-    """Another worker serves this run folder."""
 
 
 @dataclass(frozen=True)
@@ -63,33 +58,6 @@ def serve(settings: Settings, options: WorkerOptions) -> None:
         asyncio.run(_serve(settings, options))
     finally:
         os.close(lock)
-
-
-def lock_run_dir(run_dir: Path) -> int:
-    """Hold the folder for as long as the descriptor is open.
-
-    Without it a worker that was paused between an answer and a start could start, much later,
-    what its successor had started and seen end in the meantime.
-    """
-    lock = os.open(run_dir / "worker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise AnotherWorkerError(f"another worker serves {run_dir}") from None
-    return lock
-
-
-def folder_id(run_dir: Path) -> str:
-    """What tells this run folder from every other one, made when it is first served."""
-    path = run_dir / "folder.id"
-    try:
-        return path.read_text("ascii").strip()
-    except FileNotFoundError:
-        fresh = path.with_suffix(".new")
-        fresh.write_text(secrets.token_hex(16) + "\n", "ascii")
-        fresh.replace(path)
-        return path.read_text("ascii").strip()
 
 
 async def _serve(settings: Settings, options: WorkerOptions) -> None:

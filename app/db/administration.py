@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, LiteralString, NamedTuple
 
 from psycopg import Connection
+from psycopg.errors import SerializationFailure
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
@@ -31,13 +33,36 @@ REVOKE_TOKEN = """
        and revoked_at is null
  returning id
 """
+SET_PATIENCE = "select set_config('statement_timeout', %s, false)"
 HOST_ID = "select id from xce.host where name = %s and state <> 'removed'"
 ADD_HOST = "select xce.add_host(%s, %s, %s, %s, %s, %s)"
 SETTINGS = "select name, value::double precision from xce.setting order by name"
 WRITE_SETTINGS = "select xce.write_settings(%s, null)"
+KNOWS_TOKEN = """
+    select count(*)
+      from xce.token
+     where user_id = %s
+       and sha256 = %s
+       and revoked_at is null
+       and coalesce(expires_at > clock_timestamp(), true)
+"""
+OPEN_TASKS = """
+    select count(*)
+      from xce.task t
+      join xce.host h on h.id = t.host_id
+     where t.is_open
+       and h.name = any(%s)
+"""
+ABANDON = "select xce.abandon_hosts(%s, %s)"
+HOST_CHANNELS = """
+    select 'xce_host_' || id
+      from xce.host
+     where state <> 'removed'
+       and name = any(coalesce(%s::text[], array[name]))
+     order by id
+"""
 
 
-HOST_CHANNELS = "select 'xce_host_' || id from xce.host where state <> 'removed' order by id"
 HOSTS = "select name, state, incarnation, cpus from xce.host where state <> 'removed' order by id"
 
 
@@ -80,6 +105,24 @@ class Restored(NamedTuple):
     unknown: list[UnknownTask]
 
 
+class HostSession(NamedTuple):
+    """A connection of a host's worker."""
+
+    host: str
+    address: str
+    pid: int
+
+
+class TasksElsewhere(NamedTuple):
+    """Tasks of a host that may live where its next worker cannot see them."""
+
+    host: str
+    folder: str | None
+    tasks: int
+    #: Until the fence has stopped them for certain; None when it never does.
+    left_s: Decimal | None
+
+
 @dataclass(frozen=True)
 class HostSize:
     """What a host has to give."""
@@ -98,9 +141,11 @@ class Administration:
 
     @classmethod
     @contextmanager
-    def open(cls, url: str) -> Iterator["Administration"]:
-        """Raises Unavailable, then and in every method."""
+    def open(cls, url: str, *, patience_s: float | None = None) -> Iterator["Administration"]:
+        """Raises Unavailable, then and in every method that takes longer than the patience."""
         with connect_now(url, application="xce administration") as conn, translated():
+            if patience_s is not None:
+                conn.execute(SET_PATIENCE, (f"{max(1, round(patience_s * 1000))}ms",))
             yield cls(conn, url)
 
     def user_id(self, name: str) -> int | None:
@@ -114,7 +159,7 @@ class Administration:
     ) -> int:
         """Make a token and write it to a private file; the database gets only its digest."""
         token = secrets.token_urlsafe(32)
-        digest = hashlib.sha256(token.encode()).digest()
+        digest = token_digest(token)
         # The file comes first: a token that nobody can read would stay valid for ever.
         write_private(path, f"{token}\n")
         return self._sure_number(ADD_TOKEN, user_id, role, digest, expires_at)
@@ -177,23 +222,55 @@ class Administration:
     def settings(self) -> dict[str, float]:
         return dict(self._conn.execute(SETTINGS).fetchall())
 
-    def kill_jobs_with_tasks(self) -> list[str]:
-        """Kill every job that has tasks, because this cluster shuts down; the channels to ring."""
-        query = statement("shutdown_jobs")
-        return [channel for (channel,) in self._conn.execute(query).fetchall()]
+    def knows_token(self, user_id: int, token: str) -> bool:
+        """Whether it is this user's and valid."""
+        return self._sure_number(KNOWS_TOKEN, user_id, token_digest(token)) > 0
 
-    def open_tasks(self) -> int:
-        """How many tasks may still have a process."""
-        return self._sure_number("select count(*) from xce.task where is_open")
+    def kill_jobs_on(self, hosts: Sequence[str], *, grace_s: float) -> list[str]:
+        """Kill every job that has tasks there, because these hosts stop; the channels to ring."""
+        found = self._conn.execute(
+            statement("shutdown_jobs"), {"hosts": list(hosts), "grace_s": grace_s}
+        )
+        return [channel for (channel,) in found.fetchall()]
+
+    def open_tasks_on(self, hosts: Sequence[str]) -> int:
+        """How many tasks there may still have a process."""
+        return self._sure_number(OPEN_TASKS, list(hosts))
+
+    def abandon_hosts(self, folders: Mapping[str, str]) -> list[str]:
+        """Declare hosts lost of which nothing lives any more; the channels to ring.
+
+        Each is named with the id of the run folder that its last worker served.
+        """
+        query, values = ABANDON, (list(folders), list(folders.values()))
+        try:
+            row = self._conn.execute(query, values).fetchone()
+        except SerializationFailure:
+            # A job came to one of them meanwhile: nothing was done, and now it is seen.
+            row = self._conn.execute(query, values).fetchone()
+        return list(row[0]) if row is not None else []
+
+    def sessions_of(self, hosts: Sequence[str]) -> list[HostSession]:
+        """Who is connected as the worker of one of these hosts."""
+        found = self._conn.execute(statement("host_sessions"), {"hosts": list(hosts)})
+        return [HostSession(*row) for row in found.fetchall()]
+
+    def tasks_elsewhere(self, folders: Mapping[str, str]) -> list[TasksElsewhere]:
+        """Those of these hosts that have tasks under another run folder than named here."""
+        named = {"hosts": list(folders), "folders": list(folders.values())}
+        found = self._conn.execute(statement("hosts_elsewhere"), named)
+        return [TasksElsewhere(*row) for row in found.fetchall()]
+
+    def host_channels(self, hosts: Sequence[str] | None = None) -> list[str]:
+        """What to ring for their workers, or for all, to look at once."""
+        names = None if hosts is None else list(hosts)
+        found = self._conn.execute(HOST_CHANNELS, (names,)).fetchall()
+        return [channel for (channel,) in found]
 
     def ring(self, channels: list[str]) -> None:
         """Notify these channels; the transaction that made it necessary is over."""
         query = "select pg_catalog.pg_notify(channel, '') from unnest(%s::text[]) as channel"
         self._conn.execute(query, (channels,))
-
-    def host_channels(self) -> list[str]:
-        """The bell of every host."""
-        return [channel for (channel,) in self._conn.execute(HOST_CHANNELS).fetchall()]
 
     def begin_restore(self) -> None:
         """Pause after a restore; era, epoch, incarnations and numbers jump ahead."""
@@ -239,3 +316,8 @@ class Administration:
         if number is None:
             raise AssertionError(f"no answer to {query}")
         return number
+
+
+def token_digest(token: str) -> bytes:
+    """What the database knows of a token."""
+    return hashlib.sha256(token.encode()).digest()

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -33,7 +33,14 @@ class WrongVersionError(EmbeddedError):
 class ClusterFolder:
     """What lies where in the folder that the caller gave. Holds no state but the lock."""
 
-    def __init__(self, root: Path, programs: Binaries | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        programs: Binaries | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        #: Called by whoever waits here for long; it may raise.
+        self.check = check
         self.root = root.resolve()
         self.data_dir = self.root / "data"
         self.log = self.root / "postgres.log"
@@ -59,6 +66,7 @@ class ClusterFolder:
                             f"another program has been starting {self.root} for {LOCK_S:.0f} s"
                         )
                         raise EmbeddedError(message) from None
+                self.check()
                 time.sleep(0.02)
             self._lock_fd = lock.fileno()
             try:

@@ -1,11 +1,12 @@
 """A PostgreSQL server of our own on this machine: started, adopted or stopped by whoever asks."""
 
 import itertools
+import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,8 @@ __all__ = [
 ]
 
 START_S = 60.0
-STOP_S = 60
+STOP_S = 60.0
+STOP_AT_ONCE_S = 1.0
 CONFLICT_S = 20.0
 POLL_S = 0.02
 FREE_PORTS_TRIED_MAX = 5
@@ -70,24 +72,26 @@ class Server:
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
-def start(
+def start(  # noqa: PLR0913 - a set of choices, all but the folder seldom made.
     root: Path,
     *,
     port: int = 0,
     fast: bool = False,
     options: Mapping[str, str] | None = None,
     programs: Binaries | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Server:
     """Adopt the server that runs on this folder, or start one; it has a database `xce` then.
 
     Port 0 keeps the port of the last time if that is free, and takes any free one if not. `fast`
     gives up durability, for tests. The settings of a server that already runs stay as they are.
-    Safe when several do it at once. Raises EmbeddedError.
+    Safe when several do it at once. `check` is called while this waits: what it raises ends the
+    waiting, and a server that does not answer yet. Raises EmbeddedError.
     """
     if not 0 <= port <= 65535:
         raise EmbeddedError(f"{port} is not a port")
     settings = SETTINGS | (FAST_SETTINGS if fast else {}) | dict(options or {})
-    folder = ClusterFolder(root, programs)
+    folder = ClusterFolder(root, programs, check)
     try:
         with folder.locked():
             server = adopt_or_launch(folder, port, settings)
@@ -102,17 +106,42 @@ def find(root: Path) -> Server | None:
     return adopt(ClusterFolder(root))
 
 
-def stop(server: Server) -> None:
-    """Stop the server: what runs is cancelled, what was committed is kept. Twice is harmless."""
+def stop(server: Server, *, patience_s: float = STOP_S) -> None:
+    """Stop the server: what runs is cancelled, what was committed is kept. Twice is harmless.
+
+    What is not over within the patience is cut off, and recovers at its next start.
+    """
     folder = ClusterFolder(server.root)
     if not folder.data_dir.exists():
         reap(server.pid, signal.SIGQUIT)
         return
-    command = (folder.program("pg_ctl"), "stop", "-m", "fast", "-w", "-t", str(STOP_S))
-    stopped = folder.run([*command, "-D", folder.data_dir_as_seen()])
-    if stopped.returncode != 0 and adopt(folder) is not None:
-        raise EmbeddedError(f"PostgreSQL does not stop: {stopped.stderr.strip()}")
+    for mode, wait_s in (("fast", patience_s), ("immediate", STOP_AT_ONCE_S)):
+        command = [folder.program("pg_ctl"), "stop", "-m", mode, "-w"]
+        command += ["-t", str(max(1, int(wait_s))), "-D", folder.data_dir_as_seen()]
+        # One that is shutting down answers nobody any more, and lives all the same.
+        if folder.run(command).returncode == 0 or not is_running(folder, server.pid):
+            break
+    else:
+        # It hangs. Its children notice, and end.
+        os.kill(server.pid, signal.SIGKILL)
     reap(server.pid)
+
+
+def is_running(folder: ClusterFolder, pid: int) -> bool:
+    """Whether this server still holds the data."""
+    postmaster = folder.postmaster()
+    child = _children.get(pid)
+    if (
+        postmaster is None
+        or postmaster[0] != pid
+        or (child is not None and child.poll() is not None)
+    ):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def adopt_or_launch(folder: ClusterFolder, port: int, settings: Mapping[str, str]) -> Server:
@@ -129,6 +158,7 @@ def adopt_or_launch(folder: ClusterFolder, port: int, settings: Mapping[str, str
         except ConflictError:
             if time.monotonic() > give_up_at:
                 raise
+            folder.check()
             time.sleep(0.1)
 
 
@@ -210,11 +240,16 @@ def run_server(folder: ClusterFolder, port: int, settings: Mapping[str, str]) ->
         )
     _children[process.pid] = process
     give_up_at = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < give_up_at:
-        server = adopt(folder)
-        if server is not None and server.pid == process.pid:
-            return server
-        time.sleep(POLL_S)
+    try:
+        while process.poll() is None and time.monotonic() < give_up_at:
+            server = adopt(folder)
+            if server is not None and server.pid == process.pid:
+                return server
+            folder.check()
+            time.sleep(POLL_S)
+    except BaseException:
+        reap(process.pid, signal.SIGQUIT)
+        raise
     reap(process.pid, signal.SIGQUIT)
     raise refusal_of(folder.log_since(log_start), port)
 

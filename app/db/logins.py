@@ -4,11 +4,11 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlencode
 
 from psycopg import Connection, sql
 from psycopg.rows import TupleRow
 
+from app.db.address import url_of
 from app.db.cluster_folder import write_private
 from app.db.connect import address
 
@@ -67,16 +67,4 @@ def login_url(url: str, login: str, passfile: Path) -> str:
     told = {name: str(value) for name, value in address(url).items() if value is not None}
     for name in ("user", "password", "passfile"):
         told.pop(name, None)
-    hosts = told.pop("host", "").split(",")
-    ports = told.pop("port", "").split(",")
-    database = told.pop("dbname", "")
-    ports = ports * len(hosts) if len(ports) == 1 else ports
-    places = ",".join(
-        f"{_host(h)}:{p}" if p else _host(h) for h, p in zip(hosts, ports, strict=True)
-    )
-    query = urlencode({"passfile": str(passfile), **told})
-    return f"postgresql://{quote(login)}@{places}/{quote(database)}?{query}"
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else quote(host, safe="")
+    return url_of(login, {"passfile": str(passfile), **told})

@@ -49,7 +49,8 @@ class Up:
     @property
     def pids(self) -> list[int]:
         pids = self.state["pids"]
-        return [pids["postgres"], *pids["controllers"], *pids["workers"], *pids["keepers"]]
+        servers = [] if pids["postgres"] is None else [pids["postgres"]]
+        return [*servers, *pids["controllers"], *pids["workers"], *pids["keepers"]]
 
     def client(self, *, api: str | None = None, is_operator: bool = False) -> Client:
         """The owner's, unless the operator's is wanted."""
@@ -73,6 +74,11 @@ class Up:
         assert self.process.wait(STOP_S * 2) == 0
         return time.monotonic() - started_s
 
+    def kill(self) -> None:
+        """SIGKILL to the supervisor alone."""
+        self.process.kill()
+        self.process.wait()
+
     def check(self) -> None:
         """`xce check` finds no rule broken."""
         checked = run("check", XCE_DATABASE_URL=self.told["database_url"])
@@ -80,16 +86,52 @@ class Up:
         assert checked.stdout.startswith("ok (")
 
 
+class Starting:
+    """An `xce up` on its way, followed by what it says."""
+
+    def __init__(self, *options: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [*XCE, "up", "--json", "--port", "0", *options],
+            env={**os.environ, **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_for(self, words: str) -> None:
+        """Until it has said these words."""
+        assert self.process.stderr is not None
+        said = []
+        for line in iter(self.process.stderr.readline, ""):
+            said.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"it never said {words!r}:\n{''.join(said)}")
+
+    def end(self, number: signal.Signals) -> int:
+        """Signal it, and its exit code."""
+        self.process.send_signal(number)
+        try:
+            self.process.communicate(timeout=STOP_S * 2)
+        finally:
+            self.process.kill()
+        return self.process.returncode
+
+
 @contextmanager
 def up(
-    *options: str, started: Mapping[str, Any] = MappingProxyType({}), **environment: str
+    *options: str,
+    program: Sequence[str] = XCE,
+    started: Mapping[str, Any] = MappingProxyType({}),
+    **environment: str,
 ) -> Iterator[Up]:
     """A cluster on free ports; stopped in the end unless the test did it.
 
     `started` are further arguments for Popen.
     """
     process = subprocess.Popen(
-        [*XCE, "up", "--json", "--port", "0", *options],
+        [*program, "up", "--json", "--port", "0", *options],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
