@@ -199,7 +199,8 @@ class Processes:
             # Died before its start was looked at. The pipe has ended, so this is no wait.
             while task.status_fd >= 0:
                 self._read_status(task)
-            if not task.main_lives:
+            if self._mains.get(task.record.pid) is not task:
+                # Waited for with that: it never ran, or gave way to another's record.
                 return
         # A zombie keeps its session's number from being used again, so what it left behind is
         # found now or, with bad luck, never.
