@@ -98,10 +98,13 @@ def _detach() -> None:
         os.dup2(fd, standard)
     os.close(log_fd)
     os.close(nothing)
-    linux.become_parent_of_all()
+    linux.become_parent_of_all("xce-keeper")
 
 
 def _serve(lock_fd: int, listener: socket.socket) -> None:
+    # For whoever has to end a keeper that hangs.
+    os.ftruncate(lock_fd, 0)
+    os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
     _set_signals()
     loop = Loop()
     fence = Fence(records.read_boot_id())

@@ -6,9 +6,14 @@ import marshal
 import os
 import signal
 import time
+from typing import NamedTuple
 
 from app.keeper import cgroups, records
 from app.keeper.fence import boottime_ns
+from app.keeper.proctable import Seen
+
+BLOCKED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Until exec; what came meanwhile comes then."""
 
 START_LIMIT_S = 20
 """A child that hangs before exec (a dead file server, a pipe nobody reads) dies of its alarm."""
@@ -25,34 +30,31 @@ Order = tuple[
 ]
 
 
-class Pipes:
+class Pipes(NamedTuple):
     """The descriptors that a child keeps until exec.
 
     The lock is one of them, so that a successor of a killed keeper never takes over while a
     child is on its way that has no record yet.
     """
 
-    __slots__ = ("lock_fd", "order_fd", "status_fd")
-
-    def __init__(self, lock_fd: int, order_fd: int, status_fd: int) -> None:
-        self.lock_fd = lock_fd
-        self.order_fd = order_fd
-        self.status_fd = status_fd
+    lock_fd: int
+    order_fd: int
+    status_fd: int
 
 
 class Child:
-    """The steps before exec, in their order. Nothing here runs in the keeper."""
+    """The steps before exec, in their order. Nothing here runs in the keeper or the shim."""
 
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes
         self._record_fd = -1
-        self._stat = b""
+        self._stats = b""
         self._stage = "record"
 
     def run(self, order: Order | None, changed_signals: tuple[int, ...]) -> None:
         """Never returns. Without an order it waits for one."""
         try:
-            self._leave_the_keeper(changed_signals)
+            self._leave_the_shim(changed_signals)
             self._follow(order or self._receive())
         except OSError as error:
             names = [error.strerror or type(error).__name__]
@@ -90,19 +92,21 @@ class Child:
             os.ftruncate(self._record_fd, record_bytes)
             raise
 
-    def _leave_the_keeper(self, changed_signals: tuple[int, ...]) -> None:
-        signal.set_wakeup_fd(-1)
+    def _leave_the_shim(self, changed_signals: tuple[int, ...]) -> None:
         for number in changed_signals:
             # PIPE has to wait: a keeper that dies now must not take its child along.
             if number != signal.SIGPIPE:
                 signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
         os.setsid()
         os.umask(0o022)
-        kept = sorted((self._pipes.lock_fd, self._pipes.order_fd, self._pipes.status_fd))
+        kept = sorted(self._pipes)
         for low, high in zip([2, *kept], [*kept, DESCRIPTORS_MAX], strict=True):
             os.closerange(low + 1, high)
-        with open("/proc/self/stat", "rb", buffering=0) as file:
-            self._stat = file.read(1024).rstrip(b"\n") + b"\n"
+        self._stats = _stat(os.getpid()) + _stat(os.getppid())
+        with contextlib.suppress(BrokenPipeError):
+            pid, start_ticks = Seen(os.getpid(), self._stats).identity
+            os.write(self._pipes.status_fd, b"main %d %d\n" % (pid, start_ticks))
 
     def _receive(self) -> Order:
         """The order in the pipe; the keeper writes it at once, and its end alone means go away."""
@@ -116,7 +120,7 @@ class Child:
         """Exclusive: of two children for one task, under whichever keepers, one gets past this."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._record_fd = os.open(path, flags, 0o600)
-        return os.write(self._record_fd, head + self._stat)
+        return os.write(self._record_fd, head + self._stats)
 
     def _pass_the_fence(self, deadline_ns: int) -> None:
         """The last look: since the keeper's own the machine may have slept."""
@@ -132,6 +136,11 @@ class Child:
     def _report_failure(self, number: int, detail: str) -> None:
         line = f"failed {self._stage} {number} {detail}\n"
         os.write(self._pipes.status_fd, line.encode("utf-8", "surrogateescape"))
+
+
+def _stat(pid: int) -> bytes:
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return file.read(1024).rstrip(b"\n") + b"\n"
 
 
 def _change_user(uid: int, gid: int, groups: list[int]) -> None:

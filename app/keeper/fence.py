@@ -6,6 +6,8 @@ import os
 import time
 
 FENCE_FILE = "fence.json"
+FENCE_FILE_BYTES = 256
+READINGS_MAX = 5
 
 
 def boottime_ns() -> int:
@@ -44,24 +46,40 @@ class Fence:
             "sent_at_boottime_ns": self.sent_at_ns,
             "deadline_boottime_ns": self.deadline_ns,
         }
-        # No fsync: the clock starts anew with the machine, so only a crash of the keeper counts.
-        # A full disk must not stop the tasks; a successor then knows an older deadline.
-        fresh = FENCE_FILE + ".new"
+        # In place, because a full disk must not hide a renewal from the shims. No fsync: the
+        # clock starts anew with the machine, so only a crash of the keeper counts.
+        text = json.dumps(state).ljust(FENCE_FILE_BYTES).encode()
         with contextlib.suppress(OSError):
-            with open(fresh, "w", encoding="ascii") as file:
-                json.dump(state, file)
-            os.replace(fresh, FENCE_FILE)
+            fd = os.open(FENCE_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(fd, text, 0)
+            finally:
+                os.close(fd)
 
     def _load(self) -> None:
         """Go on with a predecessor's deadline; without one of this boot the fence stays closed."""
+        self.sent_at_ns, self.deadline_ns = _read(self.boot_id)
+
+
+def read_deadline_ns(boot_id: str) -> int:
+    """What the keeper of this run folder wrote last; 0, which has passed, where that is nothing."""
+    return _read(boot_id)[1]
+
+
+def _read(boot_id: str) -> tuple[int, int]:
+    for _ in range(READINGS_MAX):
         try:
             with open(FENCE_FILE, encoding="ascii") as file:
                 state = json.load(file)
-            if state["boot_id"] == self.boot_id:
-                self.deadline_ns = int(state["deadline_boottime_ns"])
-                self.sent_at_ns = int(state["sent_at_boottime_ns"])
+            is_of_this_boot = state["boot_id"] == boot_id
+            sent_at_ns, deadline_ns = (
+                int(state[f"{name}_boottime_ns"]) for name in ("sent_at", "deadline")
+            )
+            return (sent_at_ns, deadline_ns) if is_of_this_boot else (0, 0)
         except FileNotFoundError:
-            return
+            break
         except (ValueError, KeyError, TypeError):
-            # Tasks imply a file, so an unreadable one hides a deadline: closed is the safe reading.
-            return
+            # Perhaps it is being written.
+            continue
+    # Tasks imply a file, so an unreadable one hides a deadline: closed is the safe reading.
+    return 0, 0

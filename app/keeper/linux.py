@@ -15,11 +15,11 @@ TFD_TIMER_ABSTIME = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def become_parent_of_all() -> None:
-    """Name this process, keep others out of its memory, and inherit every orphan of its tasks."""
+def become_parent_of_all(name: str) -> None:
+    """Name this process, keep others out of its memory, and inherit every orphan below it."""
     _checked(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     _checked(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
-    _checked(_libc.prctl(PR_SET_NAME, b"xce-keeper", 0, 0, 0))
+    _checked(_libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
 class BootTimer:

@@ -1,12 +1,9 @@
-"""What /proc says about processes: who lives, whose child, in which session, with which mark."""
+"""What /proc says about processes: who lives, whose child, in which group."""
 
+import contextlib
 import os
 import signal
-
-MARK_VARIABLE = "XCE_KEEPER_MARK"
-
-_MARK_PREFIX = MARK_VARIABLE.encode() + b"="
-_ENVIRONMENT_BYTES = 4 * 1024 * 1024
+from collections.abc import Sequence
 
 Identity = tuple[int, int]
 """Pid and start time in clock ticks since boot: together never used twice in one boot."""
@@ -15,7 +12,7 @@ Identity = tuple[int, int]
 class Seen:
     """One line of the process table."""
 
-    __slots__ = ("group", "is_dead", "parent", "pid", "session", "start_ticks")
+    __slots__ = ("group", "is_dead", "parent", "pid", "start_ticks")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         # The program's name may hold spaces and parentheses; the last one ends it.
@@ -23,7 +20,6 @@ class Seen:
         self.pid = pid
         self.parent = int(fields[1])
         self.group = int(fields[2])
-        self.session = int(fields[3])
         self.start_ticks = int(fields[19])
         # A main thread that ended before its siblings looks like a zombie, and is none.
         self.is_dead = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
@@ -37,6 +33,11 @@ def look(pid: int) -> Seen | None:
     """The process as it is now, a zombie included; None when there is none."""
     stat = _read(f"/proc/{pid}/stat", 1024)
     return Seen(pid, stat) if stat else None
+
+
+def lives(who: Identity) -> bool:
+    seen = look(who[0])
+    return seen is not None and seen.identity == who and not seen.is_dead
 
 
 def everything() -> dict[int, Seen]:
@@ -65,11 +66,24 @@ def own_tree() -> dict[int, Seen]:
             read.add(pid)
             seen, children = look(pid), _children(pid)
             if children is None:
-                return everything()
+                return below(everything(), os.getpid())
             if seen is not None:
                 table[pid] = seen
             fresh |= set(children) - read
     return table
+
+
+def below(table: dict[int, Seen], root: int) -> dict[int, Seen]:
+    """The part of a table that descends from `root`, without it."""
+    children: dict[int, list[int]] = {}
+    for seen in table.values():
+        children.setdefault(seen.parent, []).append(seen.pid)
+    found: dict[int, Seen] = {}
+    fresh = children.get(root, [])
+    while fresh:
+        found |= {pid: table[pid] for pid in fresh}
+        fresh = [child for pid in fresh for child in children.get(pid, [])]
+    return found
 
 
 def own_children() -> list[int]:
@@ -101,26 +115,40 @@ def _children(pid: int) -> list[int] | None:
     return found
 
 
-def mark_of(pid: int) -> str | None:
-    """The keeper's mark in the environment that the process was started with."""
-    environment = _read(f"/proc/{pid}/environ", _ENVIRONMENT_BYTES) or b""
-    for entry in environment.split(b"\0"):
-        if entry.startswith(_MARK_PREFIX):
-            return entry[len(_MARK_PREFIX) :].decode("ascii", "replace")
-    return None
+def kill_children(pids: Sequence[int]) -> None:
+    """KILL to children of this process, the last to come first: one may fork faster than it dies.
+
+    A child keeps its number until we wait for it. One that changed its user may be beyond us;
+    then it stays a child, which is the truth.
+    """
+    for pid in reversed(pids):
+        with contextlib.suppress(PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def send(identity: Identity, signals: tuple[int, ...]) -> None:
-    """Signal exactly this process, whoever may have its number by now."""
+def open_pidfd(who: Identity) -> int:
+    """A descriptor of exactly this process, readable once it has ended; -1 when it has."""
     try:
-        pidfd = os.pidfd_open(identity[0])
-    except OSError:
+        pidfd = os.pidfd_open(who[0]) if who[0] > 0 else -1
+    except ProcessLookupError:
+        return -1
+    if pidfd < 0:
+        return -1
+    seen = look(who[0])
+    if seen is not None and seen.identity == who:
+        return pidfd
+    os.close(pidfd)
+    return -1
+
+
+def send(who: Identity, signals: tuple[int, ...]) -> None:
+    """Signal exactly this process, whoever may have its number by now. Raises OSError."""
+    pidfd = open_pidfd(who)
+    if pidfd < 0:
         return
     try:
-        seen = look(identity[0])
-        if seen is not None and seen.identity == identity:
-            for number in signals:
-                signal.pidfd_send_signal(pidfd, number)
+        for number in signals:
+            signal.pidfd_send_signal(pidfd, number)
     except (ProcessLookupError, PermissionError):
         # A program that changed its user may be beyond us. It stays in the tree, and the
         # task stays listed, which is the truth.

@@ -2,8 +2,9 @@
 
 import json
 import os
+from typing import Any
 
-from app.keeper.proctable import Seen
+from app.keeper.proctable import Identity, Seen
 
 RECORDS = "records"
 
@@ -26,6 +27,21 @@ def exit_path(key: TaskKey) -> str:
     return f"{RECORDS}/{key[0]}.{key[1]}.{key[2]}.exit.json"
 
 
+class Report:
+    """What a shim tells of its task: at the end of the main process, and when the tree is empty."""
+
+    __slots__ = ("by_fence", "cpu_used_us", "ended_at", "is_empty", "peak_kib", "status")
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.status: int | None = told["status"]  # As wait4 gives it; None while it lives.
+        self.is_empty: bool = told["is_empty"]
+        self.by_fence: bool = told["by_fence"]
+        self.cpu_used_us: int = told["cpu_used_us"]
+        self.peak_kib: int = told["peak_kib"]
+        # On the wall clock in milliseconds, and on the monotonic one in nanoseconds.
+        self.ended_at: tuple[int, int] = (told["ended_at_unix_ms"], told["ended_at_monotonic_ns"])
+
+
 class Record:
     """What a task's record says; neither its environment nor its arguments."""
 
@@ -39,8 +55,9 @@ class Record:
         "key",
         "made_at_monotonic_ns",
         "made_at_unix_ms",
-        "mark",
         "pid",
+        "report",
+        "shim",
         "start_ticks",
         "task_id",
     )
@@ -51,29 +68,44 @@ class Record:
         self.argv0 = ""
         self.fence = "stop"
         self.grace_s = 0.0
-        self.mark = ""
         self.cgroup = ""
         self.boot_id = ""
         self.made_at_unix_ms = 0
         self.made_at_monotonic_ns = 0
         self.pid = 0
         self.start_ticks = 0
+        self.shim: Identity = (0, 0)
         self.exec_at_monotonic_ns: int | None = None
+        self.report: Report | None = None  # What the shim told last.
 
     def head(self) -> bytes:
-        """The first line. The second is the child's own line of /proc: who it is."""
+        """The first line. The next two are lines of /proc: who the child is, and who its shim."""
         job_id, attempt, index = self.key
         known = {"job_id": job_id, "attempt": attempt, "index": index, "task_id": self.task_id}
         known |= {"argv0": self.argv0, "fence": self.fence, "grace_s": self.grace_s}
-        known |= {"mark": self.mark, "cgroup": self.cgroup, "boot_id": self.boot_id}
+        known |= {"cgroup": self.cgroup, "boot_id": self.boot_id}
         known |= {"made_at_unix_ms": self.made_at_unix_ms}
         known |= {"made_at_monotonic_ns": self.made_at_monotonic_ns}
-        return json.dumps(known, separators=(",", ":")).encode() + b"\n"
+        return encode(known)
+
+
+def encode(line: Json) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def exec_line(exec_at_monotonic_ns: int) -> bytes:
-    """The third line, written right before exec: a record without it never ran its program."""
-    return b'{"exec_at_monotonic_ns":%d}\n' % exec_at_monotonic_ns
+    """The fourth line, written right before exec: a record without it never ran its program."""
+    return encode({"exec_at_monotonic_ns": exec_at_monotonic_ns})
+
+
+def append(path: str, main_pid: int, line: bytes) -> None:
+    """Add what a shim tells, if the record is that of its own child. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        if os.read(fd, 1 << 16).split(b"\n", 2)[1].startswith(b"%d (" % main_pid):
+            os.write(fd, line)
+    finally:
+        os.close(fd)
 
 
 def read_record(key: TaskKey) -> Record:
@@ -83,19 +115,24 @@ def read_record(key: TaskKey) -> Record:
         with open(record_path(key), "rb") as file:
             lines = file.read().splitlines()
         fields = json.loads(lines[0])
-        for name in ("task_id", "argv0", "fence", "grace_s", "mark", "boot_id"):
+        for name in ("task_id", "argv0", "fence", "grace_s", "boot_id", "cgroup"):
             setattr(record, name, fields[name])
-        # Keepers before this one made none.
-        record.cgroup = fields.get("cgroup", "")
         for name in ("made_at_unix_ms", "made_at_monotonic_ns"):
             setattr(record, name, int(fields[name]))
-        record.pid = int(lines[1].split(b" ", 1)[0])
-        record.start_ticks = Seen(record.pid, lines[1]).start_ticks
-        if len(lines) > 2:
-            record.exec_at_monotonic_ns = int(json.loads(lines[2])["exec_at_monotonic_ns"])
+        (record.pid, record.start_ticks), record.shim = map(_identity, lines[1:3])
+        for line in lines[3:]:
+            told = json.loads(line)
+            if "exec_at_monotonic_ns" in told:
+                record.exec_at_monotonic_ns = int(told["exec_at_monotonic_ns"])
+            else:
+                record.report = Report(told)
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return record
     return record
+
+
+def _identity(stat: bytes) -> Identity:
+    return Seen(int(stat.split(b" ", 1)[0]), stat).identity
 
 
 def read_exit(key: TaskKey) -> Json | None:

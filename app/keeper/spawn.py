@@ -1,4 +1,4 @@
-"""What to run, and a child to run it: one that waits already where possible, else a fresh fork."""
+"""What to run, and a shim and child to run it: a pair that waits already, else a fresh one."""
 
 import contextlib
 import marshal
@@ -7,8 +7,9 @@ import signal
 
 from app.keeper import proctable, records
 from app.keeper.cgroups import Limits, Place
-from app.keeper.child import Child, Order, Pipes
+from app.keeper.child import Order, Pipes
 from app.keeper.records import TaskKey
+from app.keeper.shim import Duty, Shim
 
 HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -68,25 +69,32 @@ class Spec:
             (self.programs(), self.argv, self.env),
         )
 
+    def duty(self, boot_id: str) -> Duty:
+        return records.record_path(self.key), self.grace_s, self.fence == "stop", boot_id
+
 
 class Launched:
-    """A forked child on its way to exec, or waiting for its order."""
+    """A shim and its child on the way to exec, or waiting for duty and order."""
 
-    __slots__ = ("order_fd", "pid", "start_ticks", "status_fd")
+    __slots__ = ("duty_fd", "order_fd", "pid", "report_fd", "start_ticks", "status_fd")
 
-    def __init__(self, pid: int, order_fd: int, status_fd: int) -> None:
+    def __init__(self, pid: int, writing: tuple[int, int], reading: tuple[int, int]) -> None:
         self.pid = pid
-        self.order_fd = order_fd
-        self.status_fd = status_fd
+        self.duty_fd, self.order_fd = writing
+        self.report_fd, self.status_fd = reading
         seen = proctable.look(pid)
         self.start_ticks = 0 if seen is None else seen.start_ticks
 
+    def close(self) -> None:
+        for fd in (self.duty_fd, self.order_fd, self.report_fd, self.status_fd):
+            os.close(fd)
+
 
 class Launcher:
-    """Forks children, and keeps one spare that has forked and found its place before it is needed.
+    """Forks shims with a child each, and keeps a spare pair that is ready before it is needed.
 
-    A fork and the pages that parent and child then copy cost more than all else between an order
-    and exec, so they are paid in advance. A spare dies with its keeper: its order pipe ends.
+    Two forks and the pages that are copied after them cost more than all else between an order
+    and exec, so they are paid in advance. A spare dies with its keeper: its pipes end.
     """
 
     def __init__(self, lock_fd: int) -> None:
@@ -102,63 +110,74 @@ class Launcher:
     def spare_pid(self) -> int:
         return -1 if self._spare is None else self._spare.pid
 
-    def launch(self, order: Order) -> Launched:
-        """Whether it comes to exec is told by the status pipe. OSError when there is no child."""
-        text = marshal.dumps(order)
-        child, self._spare = self._spare, None
+    def launch(self, order: Order, duty: Duty) -> Launched:
+        """Whether it comes to exec is told by the status pipe. OSError when there is no shim."""
+        # The duty first: a child must not run while its shim does not know whose it is.
+        texts = marshal.dumps(duty), marshal.dumps(order)
+        spare, self._spare = self._spare, None
         self.wants_spare = True
-        if child is not None and not _send(child, text):
-            os.close(child.status_fd)
-            child = None
-        return child or self._fork(order)
+        if spare is None:
+            return self._fork(order, duty)
+        if _send(spare, texts):
+            return spare
+        os.close(spare.report_fd)
+        os.close(spare.status_fd)
+        return self._fork(order, duty)
 
     def prepare(self) -> None:
         """Have a spare. Where the machine has no room for one, the next start asks again."""
         self.wants_spare = False
         with contextlib.suppress(OSError):
-            self._spare = self._fork(None)
+            self._spare = self._fork(None, None)
 
     def dismiss(self) -> None:
         """Let the spare go, or bury it, and wait until it has gone."""
         if self._spare is not None:
-            os.close(self._spare.order_fd)
-            os.close(self._spare.status_fd)
+            self._spare.close()
             os.waitpid(self._spare.pid, 0)
             self._spare = None
 
-    def _fork(self, order: Order | None) -> Launched:
-        status_read, status_write = os.pipe2(os.O_CLOEXEC)
-        order_read, order_write = os.pipe2(os.O_CLOEXEC)
-        # Blocked around the fork: a handler that ran in the child would wake the keeper's loop.
+    def _fork(self, order: Order | None, duty: Duty | None) -> Launched:
+        reading, writing = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(4)), strict=True)
+        # What is read here is told there, and the other way round.
+        ours = (writing[0], writing[1]), (reading[2], reading[3])
+        theirs = (reading[0], reading[1], writing[2], writing[3])
+        duty_fd, order_fd, report_fd, status_fd = theirs
+        # Blocked around the fork: a handler that ran in the shim would wake the keeper's loop.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             pid = os.fork()
             if pid == 0:
-                Child(Pipes(self._lock_fd, order_read, status_write)).run(
-                    order, self._changed_signals
-                )
+                pipes = Pipes(self._lock_fd, order_fd, status_fd)
+                Shim(pipes, duty_fd, report_fd).run(order, duty, self._changed_signals)
         except OSError:
-            os.close(status_read)
-            os.close(order_write)
+            for fd in (*ours[0], *ours[1]):
+                os.close(fd)
             raise
         finally:
-            os.close(status_write)
-            os.close(order_read)
+            for fd in theirs:
+                os.close(fd)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
-        os.set_blocking(status_read, False)
+        launched = Launched(pid, *ours)
+        os.set_blocking(launched.report_fd, False)
+        os.set_blocking(launched.status_fd, False)
         if order is not None:
-            os.close(order_write)
-        return Launched(pid, order_write, status_read)
+            os.close(launched.duty_fd)
+            os.close(launched.order_fd)
+        return launched
 
 
-def _send(spare: Launched, text: bytes) -> bool:
+def _send(spare: Launched, texts: tuple[bytes, bytes]) -> bool:
     """False when it cannot take the order; without one it goes away, and the loop buries it."""
+    pipes = spare.duty_fd, spare.order_fd
     try:
-        if len(text) > _PIPE_BYTES:
+        if max(map(len, texts)) > _PIPE_BYTES:
             return False
-        os.write(spare.order_fd, text)
+        for fd, text in zip(pipes, texts, strict=True):
+            os.write(fd, text)
         return True
     except BrokenPipeError:
         return False
     finally:
-        os.close(spare.order_fd)
+        for fd in pipes:
+            os.close(fd)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +15,13 @@ import msgspec
 
 SOCKET = "keeper.sock"
 
-ANSWER_LIMIT_S = 30.0
-"""Longer than a child can be on its way to exec. Past it the keeper counts as lost."""
+ANSWER_LIMIT_S = 10.0
+"""Past it the keeper hangs and is ended: tasks and exit codes outlive it, a successor is quick."""
+
+SLOW_VERBS_S: dict[str, float | None] = {"spawn": 30.0, "shutdown": None}
+"""The same for those that wait for tasks: a child is at most 20 s on its way to exec."""
+
+LOCK = "keeper.lock"
 
 START_LIMIT_S = 40.0
 """Longer than a new keeper waits for the lock of a dead one."""
@@ -163,7 +169,7 @@ class KeeperEvent(msgspec.Struct, frozen=True):
 
 
 class KeeperLostError(Exception):
-    """The keeper is gone or does not answer; connect_or_start makes another."""
+    """The keeper is gone, or hung and was ended; connect_or_start makes another."""
 
 
 class KeeperRefusedError(Exception):
@@ -209,7 +215,10 @@ class KeeperClient(asyncio.Protocol):
     `changed` is set at every event and at the keeper's death; whoever waits for it clears it.
     """
 
-    def __init__(self, on_event: Callable[[KeeperEvent], None] | None = None) -> None:
+    def __init__(
+        self, run_dir: Path, on_event: Callable[[KeeperEvent], None] | None = None
+    ) -> None:
+        self._run_dir = run_dir
         self.changed = asyncio.Event()
         self.lost = asyncio.Event()
         self._on_event = on_event
@@ -239,7 +248,7 @@ class KeeperClient(asyncio.Protocol):
         folder = os.open(run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _, client = await asyncio.get_running_loop().create_unix_connection(
-                lambda: cls(on_event), f"/proc/self/fd/{folder}/{SOCKET}"
+                lambda: cls(run_dir, on_event), f"/proc/self/fd/{folder}/{SOCKET}"
             )
             return client
         except (FileNotFoundError, ConnectionError) as error:
@@ -285,16 +294,14 @@ class KeeperClient(asyncio.Protocol):
 
         With `stop_all` tasks are stopped first, each with its own grace, but at most `grace_s`.
         """
-        await self._ask("shutdown", {"stop_all": stop_all, "grace_s": grace_s}, limit_s=None)
+        await self._ask("shutdown", {"stop_all": stop_all, "grace_s": grace_s})
 
     def close(self) -> None:
         """Hang up. Keeper and tasks go on."""
         if self._transport is not None:
             self._transport.close()
 
-    async def _ask(
-        self, verb: str, fields: dict[str, object], *, limit_s: float | None = ANSWER_LIMIT_S
-    ) -> bytes:
+    async def _ask(self, verb: str, fields: dict[str, object]) -> bytes:
         if self._transport is None or self.lost.is_set():
             raise KeeperLostError("the keeper is gone")
         number = next(self._numbers)
@@ -302,11 +309,12 @@ class KeeperClient(asyncio.Protocol):
         self._waiting[number] = answer
         self._transport.write(_encoder.encode({"id": number, "do": verb, **fields}) + b"\n")
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(SLOW_VERBS_S.get(verb, ANSWER_LIMIT_S)):
                 return await answer
         except TimeoutError:
             self._transport.abort()
-            raise KeeperLostError("the keeper does not answer") from None
+            _kill_keeper(self._run_dir)
+            raise KeeperLostError("it does not answer, and was killed") from None
         finally:
             self._waiting.pop(number, None)
 
@@ -342,6 +350,19 @@ class KeeperClient(asyncio.Protocol):
             answer.set_result(text)
         else:
             answer.set_exception(_refusal(line))
+
+
+def _kill_keeper(run_dir: Path) -> None:
+    """End the keeper that holds the lock of a folder, by the pid it wrote there."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((run_dir / LOCK).read_text())
+        pidfd = os.pidfd_open(pid)
+        try:
+            # Its number may have gone to a stranger.
+            if Path(f"/proc/{pid}/comm").read_text() == "xce-keeper\n":
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        finally:
+            os.close(pidfd)
 
 
 async def start_keeper(run_dir: Path) -> None:

@@ -140,6 +140,11 @@ def lives(pid: int) -> bool:
         os.close(pidfd)
 
 
+def parent_of(pid: int) -> int:
+    """Of a task's main process that is its shim."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def let_anyone_in(folder: Path) -> None:
     """Open the way to a folder for other users; never further up than the tests' own folders."""
     shared = Path(tempfile.gettempdir()).resolve()

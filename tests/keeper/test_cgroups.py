@@ -209,8 +209,7 @@ async def test_a_successor_finds_the_groups_again(host: GroupHost) -> None:
     await host.stop(5)
     await host.stop(0.2, index=2)
     ending = await host.ended()
-    # A successor is not the parent, but the group has counted.
-    assert (ending.lost, ending.reaped, ending.exit_code) == (True, False, None)
+    assert (ending.lost, ending.reaped, ending.exit_code) == (False, True, 5)
     assert ending.cpu_used_us
     await host.ended(index=2)
     assert not lives(hidden)

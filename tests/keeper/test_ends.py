@@ -137,12 +137,66 @@ async def test_the_task_stays_listed_while_its_tree_lingers(host: Host) -> None:
     assert (ending.exit_code, ending.stopped) == (0, False)
 
 
-async def test_an_orphan_without_mark_and_session_is_still_found(host: Host) -> None:
-    script = "setsid env -i sh -c 'echo $$ > pid; exec sleep 60' & while [ ! -s pid ]; do :; done"
-    await host.shell(f"({script}) & wait", grace_s=0.1)
-    pid = int(await host.written("pid"))
+HIDDEN = "trap '' TERM; echo $$ > pid; sleep 60; sleep 60"
+HIDE = "env -i setsid sh -c 'sh ./hidden & :'"
+
+
+@pytest.fixture
+def hidden(host: Host) -> None:
+    (host.work / "hidden").write_text(HIDDEN)
+
+
+@pytest.mark.usefixtures("hidden")
+@pytest.mark.parametrize("order", ["stop", "exit"])
+async def test_nothing_hides_among_other_tasks(host: Host, order: str) -> None:
+    """R9, H45: no parent, session, environment or group tells whose the hidden process is."""
+    others = [await host.spawn("sleep", "60", index=index) for index in (1, 2)]
+    last = "exit 3" if order == "exit" else "sleep 60"
+    await host.shell(f"{HIDE} & while [ ! -s pid ]; do sleep 0.01; done; {last}", grace_s=0.1)
+    hidden = int(await host.written("pid"))
+    if order == "stop":
+        assert lives(hidden)
+        await host.stop(0.1)
+    ending = await host.ended()
+    assert not lives(hidden)
+    assert ending.exit_code == (3 if order == "exit" else None)
+    assert all(lives(other.pid) for other in others)
+
+
+@pytest.mark.usefixtures("hidden")
+async def test_what_hides_keeps_the_task_listed(host: Host) -> None:
+    await host.spawn("sleep", "60", index=1)
+    await host.shell(f"{HIDE} & while [ ! -s pid ]; do sleep 0.01; done", grace_s=600)
+    hidden = int(await host.written("pid"))
+    await host.until(lambda task: task.state == "draining")
+    assert lives(hidden)
+    await host.stop(0)
     await host.ended()
-    await gone(pid)
+    await gone(hidden)
+
+
+@pytest.mark.usefixtures("hidden")
+async def test_a_task_whose_shim_is_killed_ends_with_its_tree(host: Host) -> None:
+    """A task of our own user can do that to itself; it is lost, and gains nothing by it."""
+    other = await host.spawn("sleep", "60", index=1)
+    spawned = await host.shell(
+        f"{HIDE} & while [ ! -s pid ]; do sleep 0.01; done; kill -9 $PPID; sleep 60"
+    )
+    hidden = int(await host.written("pid"))
+    ending = await host.ended()
+    assert (ending.lost, ending.execed, ending.failure) == (True, True, None)
+    assert not lives(spawned.pid)
+    assert not lives(hidden)
+    assert lives(other.pid)
+    await host.spawn("true", index=2)
+    assert (await host.ended(2)).exit_code == 0
+
+
+async def test_a_task_that_stops_its_shim_is_ended_all_the_same(host: Host) -> None:
+    await host.shell("trap '' TERM; kill -STOP $PPID; echo up > up; sleep 60; sleep 60")
+    await host.written("up")
+    await host.stop(0.1)
+    assert (await host.ended()).signal == signal.SIGKILL
 
 
 async def test_another_task_is_left_alone(host: Host) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.worker.keeper_client import KeeperRefusedError, SpawnFailedError
-from tests.keeper.host import Host, lives
+from tests.keeper.host import Host, gone, lives
 
 
 async def refused_stage(host: Host, index: int) -> str:
@@ -40,6 +41,28 @@ async def test_an_expired_fence_stops_the_tasks_that_say_so(host: Host) -> None:
     assert await refused_stage(host, 3) == "fence"
     assert await host.renew()
     await host.spawn("true", index=3)
+
+
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+async def test_the_fence_holds_without_a_keeper(host: Host, fate: signal.Signals) -> None:
+    """PROTOCOL 26, also where the keeper is dead with nobody to start another, or hangs."""
+    keeper_pid = (await host.client.list()).pid
+    await host.renew(0.3)
+    spawned = await host.shell(
+        "trap '' TERM; echo up > up; setsid sleep 60; sleep 60", grace_s=0.1, fence="stop"
+    )
+    kept = await host.spawn("sleep", "60", index=1, fence="keep")
+    await host.written("up")
+    os.kill(keeper_pid, fate)
+    await gone(spawned.pid)
+    assert lives(kept.pid)
+    if fate == signal.SIGKILL:
+        await host.client.lost.wait()
+        await host.connect()
+    else:
+        os.kill(keeper_pid, signal.SIGCONT)
+    ending = await host.ended()
+    assert (ending.killed_by_fence, ending.signal) == (True, signal.SIGKILL)
 
 
 async def test_the_fence_counts_from_the_sending(host: Host) -> None:
@@ -106,12 +129,13 @@ async def test_the_child_looks_at_the_fence_right_before_exec(tmp_path: Path) ->
         "import os, sys; sys.path.append(sys.argv[1])\n"
         "from app.keeper.spawn import Launcher, Spec\n"
         "spec = Spec((7, 1, 0)); spec.argv = [b'touch', b'ran']; spec.cwd = os.getcwdb()\n"
+        "spec.fence = 'keep'\n"
         "launcher = Launcher(os.open('lock', os.O_RDWR | os.O_CREAT))\n"
         "for spare in (False, True):\n"
         "    if spare: launcher.prepare()\n"
-        "    child = launcher.launch(spec.order(b'{}\\n', deadline_ns=1))\n"
+        "    child = launcher.launch(spec.order(b'{}\\n', deadline_ns=1), spec.duty('x'))\n"
         "    os.waitpid(child.pid, 0)\n"
-        "    print(os.read(child.status_fd, 99).decode(), end='')\n"
+        "    print(os.read(child.status_fd, 99).decode().partition('\\n')[2], end='')\n"
         "    os.rename('records/7.1.0.json', f'records/{spare}')\n"
     )
     (tmp_path / "records").mkdir()
@@ -127,7 +151,7 @@ async def test_the_child_looks_at_the_fence_right_before_exec(tmp_path: Path) ->
     assert run.stdout == "failed fence 62 the fence has expired\n" * 2
     assert not (tmp_path / "ran").exists()
     for spare in (False, True):
-        assert len((tmp_path / "records" / str(spare)).read_text().splitlines()) == 2
+        assert len((tmp_path / "records" / str(spare)).read_text().splitlines()) == 4
 
 
 async def test_clients_hear_that_the_fence_has_expired(host: Host) -> None:

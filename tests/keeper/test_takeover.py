@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.worker.keeper_client import KeeperClient, KeeperLostError, TaskExistsError
-from tests.keeper.host import PATH, Host, gone, lives
+from tests.keeper.host import PATH, Host, gone, lives, parent_of
 
 CLIENT = """
 import asyncio, sys, time
@@ -84,13 +84,22 @@ async def test_a_successor_takes_over_what_lives(host: Host) -> None:
         await host.spawn("sleep", "60")
     os.kill(spawned.pid, signal.SIGKILL)
     ending = await host.ended()
-    assert (ending.exit_code, ending.signal, ending.reaped, ending.lost) == (
-        None,
-        None,
-        False,
-        True,
-    )
+    assert (ending.signal, ending.reaped, ending.lost) == (signal.SIGKILL, True, False)
     assert ending.execed
+
+
+async def test_an_exit_code_outlives_the_keeper(host: Host) -> None:
+    """H46: also of a task that ends while there is no keeper at all."""
+    spawned = await host.shell("trap 'exit 42' USR1; echo up > up; while :; do sleep 0.01; done")
+    await host.written("up")
+    shim_pid = parent_of(spawned.pid)
+    await host.kill_keeper()
+    os.kill(spawned.pid, signal.SIGUSR1)
+    await gone(shim_pid)
+    await host.connect()
+    ending = await host.ended()
+    assert (ending.exit_code, ending.reaped, ending.lost) == (42, True, False)
+    assert ending.cpu_used_us
 
 
 async def test_a_successor_stops_a_whole_tree(host: Host) -> None:
@@ -105,23 +114,22 @@ async def test_a_successor_stops_a_whole_tree(host: Host) -> None:
     await host.connect()
     await host.stop(0.1)
     ending = await host.ended()
-    assert (ending.lost, ending.stopped) == (True, True)
+    assert (ending.signal, ending.stopped) == (signal.SIGKILL, True)
     assert not any(lives(pid) for pid in pids)
 
 
-async def test_a_successor_ends_what_lost_its_main_process_meanwhile(host: Host) -> None:
+async def test_a_tree_without_its_main_process_ends_without_a_keeper(host: Host) -> None:
     spawned = await host.shell(
-        "(setsid sh -c 'echo $$ > orphan; sleep 60') & echo up; sleep 60", grace_s=0.1
+        "(trap '' TERM; setsid sh -c 'echo $$ > orphan; sleep 60') & sleep 60", grace_s=0.1
     )
     orphan = int(await host.written("orphan"))
     await host.kill_keeper()
     os.kill(spawned.pid, signal.SIGKILL)
     await gone(spawned.pid)
-    assert lives(orphan)
+    await gone(orphan)
     await host.connect()
     ending = await host.ended()
-    assert (ending.lost, ending.execed) == (True, True)
-    assert not lives(orphan)
+    assert (ending.signal, ending.lost, ending.execed) == (signal.SIGKILL, False, True)
 
 
 async def test_evidence_survives_the_keeper(host: Host) -> None:
@@ -140,10 +148,10 @@ async def test_after_a_reboot_nothing_lives(host: Host) -> None:
     await host.stop(0)
     await host.ended()
     await host.kill_keeper()
-    first, _, last = record.splitlines()
-    fields = json.loads(first) | {"boot_id": "11111111-2222-3333-4444-555555555555", "mark": "x"}
+    first, _, _, last = record.splitlines()
+    fields = json.loads(first) | {"boot_id": "11111111-2222-3333-4444-555555555555"}
     own = Path("/proc/self/stat").read_text().strip()
-    path.write_text(f"{json.dumps(fields)}\n{own}\n{last}\n")
+    path.write_text(f"{json.dumps(fields)}\n{own}\n{own}\n{last}\n")
     path.with_name("7.1.0.exit.json").unlink()
     await host.connect()
     assert spawned.pid != os.getpid()
@@ -161,7 +169,7 @@ async def test_a_pid_used_again_is_not_the_task(host: Host) -> None:
     await host.kill_keeper()
     own = Path("/proc/self/stat").read_text().strip().split(" ")
     own[21] = str(int(own[21]) - 1)
-    path.write_text("\n".join([record[0], " ".join(own), record[2], ""]))
+    path.write_text("\n".join([record[0], *[" ".join(own)] * 2, record[3], ""]))
     path.with_name("7.1.0.exit.json").unlink()
     await host.connect()
     assert (await host.ended()).lost

@@ -80,7 +80,6 @@ def test_a_task_starts_from_an_empty_environment(task: Path) -> None:
     assert names <= {
         *("PATH", "HOME", "USER", "LANG", "OWN", "XCE_JOB_ID", "XCE_ATTEMPT", "XCE_TASK_INDEX"),
         *("XCE_HOST", "XCE_CPUS", "XCE_MEM_MIB", "XCE_GPUS", "XCE_API_URL", "XCE_RUN_DIR"),
-        "XCE_KEEPER_MARK",
     }
     assert {"PATH", "OWN", "XCE_JOB_ID", "XCE_RUN_DIR"} <= names
 

@@ -90,7 +90,6 @@ async def test_a_task_sees_exactly_the_environment_it_was_promised(
 ) -> None:
     await link.until(link.add("env", env={"COLOUR": "blue", "LANG": "C"}), "ended")
     seen = dict(line.split("=", 1) for line in host.output().splitlines())
-    seen.pop("XCE_KEEPER_MARK", None)
     assert seen.pop("PATH")
     assert seen.pop("HOME")
     assert seen == {
@@ -201,52 +200,6 @@ async def test_while_the_link_is_down_reports_wait_and_are_delivered_once(
     await host.until_kept(lambda view: not view.tasks)
     assert [row.end["exit_code"] for row in rows] == [0, 1, 2]
     assert all(row.events == ["up", "gone"] for row in rows)
-
-
-async def test_a_killed_keeper_is_replaced_and_what_lives_is_adopted(
-    host: Host, link: MemoryLink
-) -> None:
-    row = await link.until(link.add(*SLEEP), "running")
-    view = await host.keeper()
-    os.kill(view.pid, signal.SIGKILL)
-    while is_alive(view.pid):
-        await asyncio.sleep(0.01)
-    after = await host.until_kept(lambda new: new.pid != view.pid)
-    assert after.tasks[0].pid == view.tasks[0].pid
-    assert is_alive(view.tasks[0].pid)
-    link.stop(row)
-    await link.until(row, "ended")
-    assert row.end["lost"] is True
-
-
-async def test_a_stop_outlives_the_keeper_that_was_told(host: Host, link: MemoryLink) -> None:
-    program = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
-    row = await link.until(link.add("sh", "-c", program), "running")
-    while not host.output():
-        await asyncio.sleep(0.01)
-    link.stop(row, grace_s=0.3)
-    view = await host.until_kept(lambda view: view.tasks[0].stopping)
-    # After TERM and before the KILL: nobody but the worker knows of the stop any more.
-    os.kill(view.pid, signal.SIGKILL)
-    async with asyncio.timeout(10):
-        await link.until(row, "ended")
-    assert not is_alive(view.tasks[0].pid)
-
-
-async def test_a_task_that_ended_while_no_keeper_lived_is_reported_lost(
-    host: Host, link: MemoryLink
-) -> None:
-    row = await link.until(link.add(*SLEEP), "running")
-    view = await host.keeper()
-    await host.kill_worker()
-    os.kill(view.pid, signal.SIGKILL)
-    os.kill(view.tasks[0].pid, signal.SIGKILL)
-    while is_alive(view.tasks[0].pid):
-        await asyncio.sleep(0.01)
-    host.start_worker()
-    await link.until(row, "ended")
-    assert row.end["lost"] is True
-    assert row.end["execed"] is True
 
 
 async def test_what_no_row_wants_is_stopped_before_the_host_is_cleared(
