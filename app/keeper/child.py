@@ -103,10 +103,10 @@ class Child:
         kept = sorted(self._pipes)
         for low, high in zip([2, *kept], [*kept, DESCRIPTORS_MAX], strict=True):
             os.closerange(low + 1, high)
-        self._stats = _stat(os.getpid()) + _stat(os.getppid())
+        own = _stat(os.getpid())
+        self._stats = own + _stat(os.getppid())
         with contextlib.suppress(BrokenPipeError):
-            pid, start_ticks = Seen(os.getpid(), self._stats).identity
-            os.write(self._pipes.status_fd, b"main %d %d\n" % (pid, start_ticks))
+            os.write(self._pipes.status_fd, b"main %d %d\n" % Seen(os.getpid(), own).identity)
 
     def _receive(self) -> Order:
         """The order in the pipe; the keeper writes it at once, and its end alone means go away."""

@@ -3,6 +3,7 @@
 import ctypes
 import os
 
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -20,6 +21,11 @@ def become_parent_of_all(name: str) -> None:
     _checked(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     _checked(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
     _checked(_libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0))
+
+
+def hear_of_parents_death(number: int) -> None:
+    """Have the kernel send us this signal then; not if it has died already."""
+    _checked(_libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0))
 
 
 class BootTimer:

@@ -1,5 +1,6 @@
 """The tasks of this host: started, watched, ended with their whole tree, and taken over."""
 
+import contextlib
 import errno
 import functools
 import json
@@ -56,7 +57,7 @@ class Processes:
         record.cgroup = spec.cgroup[0] if spec.cgroup else ""
         order = spec.order(record.head(), self._fence.deadline_ns)
         try:
-            launched = self.launcher.launch(order, spec.duty(self._boot_id))
+            launched = self.launcher.launch(order)
         except OSError as error:
             detail = error.strerror or "cannot fork"
             raise Refused("failed", detail, stage="fork", errno=error.errno) from None
@@ -141,6 +142,7 @@ class Processes:
 
     def _watch(self, task: Task, launched: Launched) -> None:
         task.record.shim = launched.pid, launched.start_ticks
+        task.key_fd = launched.key_fd
         task.status_fd, task.report_fd = launched.status_fd, launched.report_fd
         self.tasks[task.record.key] = self._shims[launched.pid] = task
         self._loop.watch(task.status_fd, functools.partial(self._read_status, task))
@@ -170,6 +172,15 @@ class Processes:
             self.tell("started", task)
         elif task.state == DRAINING:
             self._close_if_empty(task)
+        self._name(task)
+
+    def _name(self, task: Task) -> None:
+        """Tell the shim whose it is: only now, as it would take time from the child's start."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(task.key_fd, b"%d %d %d" % task.record.key)
+        os.close(task.key_fd)
+        task.key_fd = -1
+        self._order(task, shim.LEARN)
 
     def _read_report(self, task: Task) -> None:
         try:
@@ -253,7 +264,12 @@ class Processes:
 
     def _order(self, task: Task, number: int) -> None:
         """CONT makes one heed it that was stopped, by a task of our own user perhaps."""
-        proctable.send(task.record.shim, (number, signal.SIGCONT))
+        if self._shims.get(task.record.shim[0]) is task:
+            # A child keeps its number until we wait for it.
+            for each in (number, signal.SIGCONT):
+                os.kill(task.record.shim[0], each)
+        else:
+            proctable.send(task.record.shim, (number, signal.SIGCONT))
 
     def _kill(self, task: Task, now_ns: int) -> None:
         """The grace is over."""

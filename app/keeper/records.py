@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from app.keeper.proctable import Identity, Seen
@@ -98,11 +99,12 @@ def exec_line(exec_at_monotonic_ns: int) -> bytes:
     return encode({"exec_at_monotonic_ns": exec_at_monotonic_ns})
 
 
-def append(path: str, main_pid: int, line: bytes) -> None:
-    """Add what a shim tells, if the record is that of its own child. Raises OSError."""
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+def append(record: "Record", line: bytes) -> None:
+    """Add what a shim tells of its own child. Raises OSError."""
+    fd = os.open(record_path(record.key), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     try:
-        if os.read(fd, 1 << 16).split(b"\n", 2)[1].startswith(b"%d (" % main_pid):
+        # Forgotten and made again meanwhile, it is another's.
+        if os.read(fd, 1 << 16).split(b"\n", 2)[1].startswith(b"%d (" % record.pid):
             os.write(fd, line)
     finally:
         os.close(fd)
@@ -165,14 +167,21 @@ def remove(key: TaskKey) -> None:
 def recorded_keys() -> list[TaskKey]:
     """All tasks with a record; what a crash left half done is swept away."""
     names = set(os.listdir(RECORDS))
-    keys = []
     for name in sorted(names):
         stem, is_exit = name.removesuffix(".json"), name.endswith(".exit.json")
         has_record = stem.removesuffix(".exit") + ".json" in names
         if name.endswith(".new") or (is_exit and not has_record):
             os.unlink(f"{RECORDS}/{name}")
-            continue
-        parts = stem.split(".")
-        if len(parts) == 3 and all(part.isdecimal() for part in parts):
-            keys.append((int(parts[0]), int(parts[1]), int(parts[2])))
-    return keys
+    return [key for name in sorted(names) if (key := _key(name)) is not None]
+
+
+def read_all() -> Iterator[Record]:
+    """All records, as far as they can be read."""
+    return (read_record(key) for name in os.listdir(RECORDS) if (key := _key(name)) is not None)
+
+
+def _key(name: str) -> TaskKey | None:
+    parts = name.removesuffix(".json").split(".")
+    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1]), int(parts[2])

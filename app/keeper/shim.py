@@ -7,7 +7,6 @@ outlives its keeper, keeps the exit code for a successor, and minds the fence wh
 """
 
 import contextlib
-import marshal
 import os
 import signal
 import sys
@@ -17,9 +16,12 @@ from app.keeper import linux, proctable, records
 from app.keeper.child import DESCRIPTORS_MAX, Child, Order, Pipes
 from app.keeper.fence import boottime_ns, read_deadline_ns
 from app.keeper.proctable import Identity
+from app.keeper.records import Record
 
 TERMINATE = signal.SIGTERM
 KILL = signal.SIGUSR1
+LEARN = signal.SIGUSR2
+"""That it is told whose shim it is, or that nobody will tell it any more."""
 
 BURIALS_MAX = 200
 """In one go: a task whose processes end faster than they are buried must not outrun an order."""
@@ -27,46 +29,52 @@ BURIALS_MAX = 200
 KILL_PAUSE_S = 1.0
 """Deaths wake a shim that kills; this is for what cannot die at once."""
 
+LEARN_PAUSE_NS = 1_000_000_000
+"""A child that is on its way when the keeper dies makes its record, or ends."""
+
 FENCE_LOOK_NS = 60_000_000_000
 FENCE_SLACK_NS = 1_000_000_000
 """What a keeper that lives is given to act first; well below the controller's own 5 s."""
 
-FOREVER_S = 1e6
+OBEDIENCE_NS = 2_000_000
+"""From the TERM to a task's group to the reading of its tree."""
 
-Duty = tuple[str, float, bool, str]
-"""Path of the record, grace in seconds, whether the fence stops the task, boot id."""
+FOREVER_NS = 1 << 62
+
+_END = (signal.SIGTERM, signal.SIGCONT)
 
 
 class Shim:
     """Forked from the keeper, it forks the child, waits for all that come of it, and goes."""
 
-    def __init__(self, pipes: Pipes, duty_fd: int, report_fd: int) -> None:
+    def __init__(self, pipes: Pipes, key_fd: int, report_fd: int) -> None:
         self._pipes = pipes
-        self._duty_fd = duty_fd
+        self._key_fd = key_fd
         self._report_fd = report_fd
         self._main_pid = -1
         self._status: int | None = None
         self._told: set[Identity] = set()  # Those that got their TERM.
+        self._is_group_told = False
+        self._rest_at_ns = FOREVER_NS
         self._is_ordered = False
         self._is_killing = False
         self._by_fence = False
         self._kill_at_ns: int | None = None
-        self._look_at_ns = 0
+        self._look_at_ns = FOREVER_NS
         self._cpu_used_us = 0
         self._peak_kib = 0
-        self._path, self._grace_s, self._is_fenced, self._boot_id = "", 0.0, False, ""
+        self._record: Record | None = None
+        self._is_fenced = True
 
-    def run(self, order: Order | None, duty: Duty | None, changed_signals: tuple[int, ...]) -> None:
-        """Never returns. Without an order and a duty, child and shim wait for theirs."""
+    def run(self, order: Order | None, changed_signals: tuple[int, ...]) -> None:
+        """Never returns. Without an order the child waits for one."""
         try:
             self._leave_the_keeper()
             self._fork(order, changed_signals)
-            duty = duty or self._receive()
-            if duty is not None:
-                self._path, self._grace_s, self._is_fenced, self._boot_id = duty
+            self._learn()
             self._watch()
         except Exception as error:
-            print(f"shim of {self._path or 'no task'}: {error!r}", file=sys.stderr, flush=True)
+            print(f"shim of {self._main_pid}: {error!r}", file=sys.stderr, flush=True)
         finally:
             os._exit(0)
 
@@ -75,7 +83,8 @@ class Shim:
         signal.set_wakeup_fd(-1)
         os.setsid()
         linux.become_parent_of_all("xce-shim")
-        kept = sorted((*self._pipes, self._duty_fd, self._report_fd))
+        linux.hear_of_parents_death(LEARN)
+        kept = sorted((*self._pipes, self._key_fd, self._report_fd))
         for low, high in zip([2, *kept], [*kept, DESCRIPTORS_MAX], strict=True):
             os.closerange(low + 1, high)
 
@@ -91,12 +100,31 @@ class Shim:
         for fd in self._pipes:
             os.close(fd)
 
-    def _receive(self) -> Duty | None:
-        """None when the keeper is gone, and the child with it unless it had its order already."""
-        text = os.read(self._duty_fd, 1 << 16)
-        os.close(self._duty_fd)
-        duty: Duty | None = marshal.loads(text) if text else None
-        return duty
+    def _learn(self) -> None:
+        """Read the record of our child; the keeper tells its key when nobody waits for it.
+
+        One that died first tells nothing; then it is the record that names us.
+        """
+        try:
+            told = os.read(self._key_fd, 4096)
+        except BlockingIOError:
+            return
+        if told:
+            job_id, attempt, index = map(int, told.split())
+            record = records.read_record((job_id, attempt, index))
+            self._record = record if record.shim[0] == os.getpid() else None
+        else:
+            self._record = self._find_record()
+        now_ns = time.monotonic_ns()
+        if self._record is None:
+            self._look_at_ns = now_ns + LEARN_PAUSE_NS
+        else:
+            self._is_fenced = self._record.fence == "stop"
+            self._look_at_ns = now_ns
+
+    def _find_record(self) -> Record | None:
+        own_pid = os.getpid()
+        return next((r for r in records.read_all() if r.shim[0] == own_pid), None)
 
     def _watch(self) -> None:
         while True:
@@ -128,20 +156,31 @@ class Shim:
         return False, False
 
     def _heed(self, patience_s: float) -> None:
-        heard = signal.sigtimedwait((signal.SIGCHLD, TERMINATE, KILL), patience_s)
-        if heard is not None and heard.si_signo == TERMINATE:
+        heard = signal.sigtimedwait((signal.SIGCHLD, TERMINATE, KILL, LEARN), patience_s)
+        number = 0 if heard is None else heard.si_signo
+        if number == TERMINATE:
             self._is_ordered = True
             self._terminate()
-        elif heard is not None and heard.si_signo == KILL:
+        elif number == KILL:
             self._is_killing = True
-        if self._kill_at_ns is not None and time.monotonic_ns() >= self._kill_at_ns:
-            self._is_killing = True
-        if self._is_fenced and time.monotonic_ns() >= self._look_at_ns:
-            self._look_at_fence()
+        elif number == LEARN and self._record is None:
+            self._learn()
+        self._heed_clock(time.monotonic_ns())
 
-    def _look_at_fence(self) -> None:
+    def _heed_clock(self, now_ns: int) -> None:
+        if now_ns >= self._rest_at_ns:
+            self._terminate_rest()
+        if self._kill_at_ns is not None and now_ns >= self._kill_at_ns:
+            self._is_killing = True
+        if self._is_fenced and now_ns >= self._look_at_ns:
+            self._look_at_fence(self._record)
+
+    def _look_at_fence(self, record: Record | None) -> None:
         """The keeper acts on time; this is for one that is dead or hangs."""
-        left_ns = read_deadline_ns(self._boot_id) + FENCE_SLACK_NS - boottime_ns()
+        if record is None:
+            self._learn()
+            return
+        left_ns = read_deadline_ns(record.boot_id) + FENCE_SLACK_NS - boottime_ns()
         if left_ns < 0:
             self._is_fenced = False
             self._by_fence = self._status is None and not self._is_ordered
@@ -152,38 +191,42 @@ class Shim:
     def _patience_s(self) -> float:
         if self._is_killing:
             return KILL_PAUSE_S
-        moments = [] if self._kill_at_ns is None else [self._kill_at_ns]
-        moments += [self._look_at_ns] if self._is_fenced else []
-        return max(min(moments) - time.monotonic_ns(), 0) / 1e9 if moments else FOREVER_S
+        at_ns = min(self._rest_at_ns, self._look_at_ns if self._is_fenced else FOREVER_NS)
+        if self._kill_at_ns is not None:
+            at_ns = min(at_ns, self._kill_at_ns)
+        return max(at_ns - time.monotonic_ns(), 0) / 1e9
 
     def _end(self) -> None:
         """The main process or its leave to run is gone: TERM to the rest, KILL after the grace."""
         if self._kill_at_ns is None:
-            self._kill_at_ns = time.monotonic_ns() + round(self._grace_s * 1e9)
+            grace_s = 0.0 if self._record is None else self._record.grace_s
+            self._kill_at_ns = time.monotonic_ns() + round(grace_s * 1e9)
         self._terminate()
 
     def _terminate(self) -> None:
-        """TERM, once to each process; CONT wakes those that SIGSTOP keeps from obeying.
+        """TERM, once to each process; CONT wakes those that SIGSTOP keeps from obeying."""
+        if self._status is not None or self._is_group_told:
+            self._terminate_rest()
+            return
+        # One call reaches a whole group at once, even while it forks. The number is the main
+        # process's, which is sure to be its own until it was waited for. Most tasks are one
+        # process that obeys at once, and then there is no rest to look for.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            for number in _END:
+                os.killpg(self._main_pid, number)
+        self._is_group_told = True
+        self._rest_at_ns = time.monotonic_ns() + OBEDIENCE_NS
 
-        What cannot be looked at now is left to KILL; that a tree is empty is never learnt here.
-        """
+    def _terminate_rest(self) -> None:
+        """What cannot be looked at now is left to KILL; emptiness is never learnt here."""
+        self._rest_at_ns = FOREVER_NS
+        told_group = self._main_pid if self._is_group_told and not self._told else 0
         with contextlib.suppress(OSError):
-            self._signal_tree((signal.SIGTERM, signal.SIGCONT))
-
-    def _signal_tree(self, signals: tuple[int, ...]) -> None:
-        # One call reaches a whole group at once, even while it forks; its number is the main
-        # process's, which is sure to be its own until it was waited for.
-        group = self._main_pid if self._status is None else 0
-        tree = [seen for seen in proctable.own_tree().values() if not seen.is_dead]
-        fresh = [seen for seen in tree if seen.identity not in self._told]
-        if group and any(seen.group == group for seen in fresh):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                for number in signals:
-                    os.killpg(group, number)
-        for seen in fresh:
-            if seen.group != group:
-                proctable.send(seen.identity, signals)
-        self._told |= {seen.identity for seen in fresh}
+            tree = [seen for seen in proctable.own_tree().values() if not seen.is_dead]
+            for seen in tree:
+                if seen.group != told_group and seen.identity not in self._told:
+                    proctable.send(seen.identity, _END)
+            self._told |= {seen.identity for seen in tree}
 
     def _kill(self) -> None:
         """KILL to all children; what these leave behind are children when the news of it comes."""
@@ -205,6 +248,7 @@ class Shim:
         )
         with contextlib.suppress(BrokenPipeError):
             os.write(self._report_fd, line)
-        if self._path:
+        self._record = self._record or self._find_record()
+        if self._record is not None:
             with contextlib.suppress(OSError):
-                records.append(self._path, self._main_pid, line)
+                records.append(self._record, line)

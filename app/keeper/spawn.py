@@ -9,7 +9,7 @@ from app.keeper import proctable, records
 from app.keeper.cgroups import Limits, Place
 from app.keeper.child import Order, Pipes
 from app.keeper.records import TaskKey
-from app.keeper.shim import Duty, Shim
+from app.keeper.shim import Shim
 
 HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -69,24 +69,22 @@ class Spec:
             (self.programs(), self.argv, self.env),
         )
 
-    def duty(self, boot_id: str) -> Duty:
-        return records.record_path(self.key), self.grace_s, self.fence == "stop", boot_id
-
 
 class Launched:
-    """A shim and its child on the way to exec, or waiting for duty and order."""
+    """A shim and its child on the way to exec, or waiting for its order."""
 
-    __slots__ = ("duty_fd", "order_fd", "pid", "report_fd", "start_ticks", "status_fd")
+    __slots__ = ("key_fd", "order_fd", "pid", "report_fd", "start_ticks", "status_fd")
 
     def __init__(self, pid: int, writing: tuple[int, int], reading: tuple[int, int]) -> None:
         self.pid = pid
-        self.duty_fd, self.order_fd = writing
+        self.order_fd, self.key_fd = writing
         self.report_fd, self.status_fd = reading
         seen = proctable.look(pid)
         self.start_ticks = 0 if seen is None else seen.start_ticks
 
     def close(self) -> None:
-        for fd in (self.duty_fd, self.order_fd, self.report_fd, self.status_fd):
+        """Let go of one that has no order, or took none."""
+        for fd in (self.key_fd, self.report_fd, self.status_fd):
             os.close(fd)
 
 
@@ -110,74 +108,66 @@ class Launcher:
     def spare_pid(self) -> int:
         return -1 if self._spare is None else self._spare.pid
 
-    def launch(self, order: Order, duty: Duty) -> Launched:
+    def launch(self, order: Order) -> Launched:
         """Whether it comes to exec is told by the status pipe. OSError when there is no shim."""
-        # The duty first: a child must not run while its shim does not know whose it is.
-        texts = marshal.dumps(duty), marshal.dumps(order)
+        text = marshal.dumps(order)
         spare, self._spare = self._spare, None
         self.wants_spare = True
-        if spare is None:
-            return self._fork(order, duty)
-        if _send(spare, texts):
-            return spare
-        os.close(spare.report_fd)
-        os.close(spare.status_fd)
-        return self._fork(order, duty)
+        if spare is not None and not _send(spare, text):
+            spare.close()
+            spare = None
+        return spare or self._fork(order)
 
     def prepare(self) -> None:
         """Have a spare. Where the machine has no room for one, the next start asks again."""
         self.wants_spare = False
         with contextlib.suppress(OSError):
-            self._spare = self._fork(None, None)
+            self._spare = self._fork(None)
 
     def dismiss(self) -> None:
         """Let the spare go, or bury it, and wait until it has gone."""
         if self._spare is not None:
+            os.close(self._spare.order_fd)
             self._spare.close()
             os.waitpid(self._spare.pid, 0)
             self._spare = None
 
-    def _fork(self, order: Order | None, duty: Duty | None) -> Launched:
-        reading, writing = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(4)), strict=True)
-        # What is read here is told there, and the other way round.
-        ours = (writing[0], writing[1]), (reading[2], reading[3])
-        theirs = (reading[0], reading[1], writing[2], writing[3])
-        duty_fd, order_fd, report_fd, status_fd = theirs
+    def _fork(self, order: Order | None) -> Launched:
+        order_pipe, key_pipe, report_pipe, status_pipe = (os.pipe2(os.O_CLOEXEC) for _ in range(4))
+        writing = order_pipe[1], key_pipe[1]
+        reading = report_pipe[0], status_pipe[0]
+        theirs = order_pipe[0], key_pipe[0], report_pipe[1], status_pipe[1]
+        for fd in (key_pipe[0], *reading):
+            os.set_blocking(fd, False)
         # Blocked around the fork: a handler that ran in the shim would wake the keeper's loop.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             pid = os.fork()
             if pid == 0:
-                pipes = Pipes(self._lock_fd, order_fd, status_fd)
-                Shim(pipes, duty_fd, report_fd).run(order, duty, self._changed_signals)
+                pipes = Pipes(self._lock_fd, order_pipe[0], status_pipe[1])
+                Shim(pipes, key_pipe[0], report_pipe[1]).run(order, self._changed_signals)
         except OSError:
-            for fd in (*ours[0], *ours[1]):
+            for fd in (*writing, *reading):
                 os.close(fd)
             raise
         finally:
             for fd in theirs:
                 os.close(fd)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
-        launched = Launched(pid, *ours)
-        os.set_blocking(launched.report_fd, False)
-        os.set_blocking(launched.status_fd, False)
         if order is not None:
-            os.close(launched.duty_fd)
-            os.close(launched.order_fd)
-        return launched
+            os.close(order_pipe[1])
+        return Launched(pid, writing, reading)
 
 
-def _send(spare: Launched, texts: tuple[bytes, bytes]) -> bool:
+def _send(spare: Launched, text: bytes) -> bool:
     """False when it cannot take the order; without one it goes away, and the loop buries it."""
-    pipes = spare.duty_fd, spare.order_fd
     try:
-        if max(map(len, texts)) > _PIPE_BYTES:
+        is_dead = os.waitid(os.P_PID, spare.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if is_dead or len(text) > _PIPE_BYTES:
             return False
-        for fd, text in zip(pipes, texts, strict=True):
-            os.write(fd, text)
+        os.write(spare.order_fd, text)
         return True
     except BrokenPipeError:
         return False
     finally:
-        for fd in pipes:
-            os.close(fd)
+        os.close(spare.order_fd)

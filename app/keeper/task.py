@@ -55,6 +55,7 @@ class Task:
         "evidence",
         "is_broken",
         "is_child",
+        "key_fd",
         "kill_at_ns",
         "record",
         "report_fd",
@@ -75,6 +76,7 @@ class Task:
         self.is_broken = False  # Its shim has ended before its tree.
         self.kill_at_ns: int | None = None  # On CLOCK_MONOTONIC; set once the tree has to go.
         self.wake_at_ns: int | None = None  # When the clock has to look at it next.
+        self.key_fd = -1
         self.report_fd = -1
         self.reported = b""
         self.status_fd = -1

@@ -129,11 +129,10 @@ async def test_the_child_looks_at_the_fence_right_before_exec(tmp_path: Path) ->
         "import os, sys; sys.path.append(sys.argv[1])\n"
         "from app.keeper.spawn import Launcher, Spec\n"
         "spec = Spec((7, 1, 0)); spec.argv = [b'touch', b'ran']; spec.cwd = os.getcwdb()\n"
-        "spec.fence = 'keep'\n"
         "launcher = Launcher(os.open('lock', os.O_RDWR | os.O_CREAT))\n"
         "for spare in (False, True):\n"
         "    if spare: launcher.prepare()\n"
-        "    child = launcher.launch(spec.order(b'{}\\n', deadline_ns=1), spec.duty('x'))\n"
+        "    child = launcher.launch(spec.order(b'{}\\n', deadline_ns=1))\n"
         "    os.waitpid(child.pid, 0)\n"
         "    print(os.read(child.status_fd, 99).decode().partition('\\n')[2], end='')\n"
         "    os.rename('records/7.1.0.json', f'records/{spare}')\n"
@@ -151,7 +150,7 @@ async def test_the_child_looks_at_the_fence_right_before_exec(tmp_path: Path) ->
     assert run.stdout == "failed fence 62 the fence has expired\n" * 2
     assert not (tmp_path / "ran").exists()
     for spare in (False, True):
-        assert len((tmp_path / "records" / str(spare)).read_text().splitlines()) == 4
+        assert len((tmp_path / "records" / str(spare)).read_text().splitlines()) == 3
 
 
 async def test_clients_hear_that_the_fence_has_expired(host: Host) -> None:
