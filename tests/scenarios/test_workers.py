@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.wire.resizes import ShrinkAsk
+from tests.keeper.host import parent_of
 from tests.scenarios.conftest import Live
 from tests.system.processes import eventually, is_alive
 
@@ -116,7 +117,8 @@ def test_h46_a_worker_started_again_can_stop_what_it_started_before(live: Live) 
 def test_h46_after_everything_on_a_host_died_its_task_is_booked_as_lost(live: Live) -> None:
     job = live.running("sleep", "600", max_tasks=2)
     (host,) = live.hosts(job).values()
-    doomed = [live.worker_of(host), live.keeper_of(host), *live.processes_of(job)]
+    [main] = live.processes_of(job)
+    doomed = [live.worker_of(host), live.keeper_of(host), parent_of(main), main]
     for pid in doomed:
         os.kill(pid, signal.SIGKILL)
     ended = live.ended(job, within_s=20)
