@@ -1,5 +1,6 @@
 """What the detail pane tells of one thing: every member that the API gives."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -11,6 +12,8 @@ from tui.widths import folded, width_of
 
 #: What people look for first.
 FIRST = ("state", "reason", "waits_on", "why", "may", "command")
+#: Told as they would be typed.
+COMMANDS = frozenset({"command", "head_command"})
 GAP = 2
 
 
@@ -23,6 +26,8 @@ def pairs(thing: Struct, requests: Iterable[Resize] = ()) -> list[tuple[str, str
         elif name == "env":
             # A screen is looked at over shoulders, and what is in there are passwords.
             found[name] = f"{spelled(sorted(value))} (values are not shown)" if value else NOTHING
+        elif name in COMMANDS and value:
+            found[name] = spelled(shlex.join(value))
         else:
             found[name] = spelled(value)
     if isinstance(thing, Job):

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from textual.message import Message
 
 from app.client.client import Client
@@ -149,6 +149,8 @@ class Watcher:
                 self._show()
         except ApiError as error:
             self._fail(error)
+        except DecodeError as error:
+            self._fail(ApiError("not_xce", f"the answer was none of this version's: {error}"))
 
     def _look(self) -> None:
         began_at = elapsed_s()
@@ -218,6 +220,8 @@ class Watcher:
                 except ApiError as error:
                     # Looks go on without the events, which only make them come sooner.
                     pause_s = EVENTS_REFUSED_S if isinstance(error, Refused) else pause_s
+                except DecodeError:
+                    pause_s = EVENTS_REFUSED_S
                 self._stopping.wait(pause_s)
 
     def _listen(self) -> None:

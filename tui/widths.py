@@ -1,4 +1,4 @@
-"""How many cells of a terminal texts take, and how columns share them."""
+"""How many cells of a terminal texts take, and how columns and tables share them."""
 
 from collections.abc import Sequence
 
@@ -38,6 +38,15 @@ def shared(widths: Sequence[int], least: Sequence[int | None], total: int) -> li
         widest = -max(over)[1]
         found[widest] -= 1
         excess -= 1
+    return found
+
+
+def heights(needs: Sequence[int], *, current: int, total: int) -> list[int]:
+    """Lines for each, at most what it needs: an equal part, two for the current one, then more."""
+    part = total // (len(needs) + 1)
+    found = [min(need, part) for need in needs]
+    for place in (current, *range(len(needs))):
+        found[place] += min(needs[place] - found[place], total - sum(found))
     return found
 
 

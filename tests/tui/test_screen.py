@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from tests.api.world import Client, World
+from tests.cli.test_watch import answering
 from tests.support.proxy import proxy
+from tests.tui.builders import answers, host, job
 from tests.tui.terminal import LARGE, NEVER_S, SMALL, Terminals
+from tui.state import sheets
+from tui.watch import Told
 
 BOTH = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x40"])
 
@@ -199,6 +203,21 @@ async def test_a_server_that_was_never_there_is_no_crash(world: World, terminal:
         await at.keys("down", "enter", "escape", "q")
 
 
+async def test_an_answer_that_is_none_of_ours_is_told(terminal: Terminals) -> None:
+    with answering("fine", body=b'{"surprise": 1}') as url:
+        async with terminal.open("root", url=url) as at:
+            await at.shows("NO DATA", "not_xce")
+
+
+async def test_a_terminal_of_any_size_will_do(busy: World, terminal: Terminals) -> None:
+    async with terminal.open("root") as at:
+        await at.shows("train")
+        for width, height in ((20, 6), (1, 1), (300, 100), (80, 24)):
+            await at.pilot.resize_terminal(width, height)
+            await at.keys("down", "enter", "end", "escape", "tab")
+        await at.shows("train")
+
+
 async def test_a_revoked_token_is_told_and_the_data_stays(
     busy: World, terminal: Terminals, alice: Client
 ) -> None:
@@ -233,6 +252,22 @@ async def test_a_key_makes_it_look_before_it_is_time(
         world.hosts("h9")
         await at.keys("r")
         await at.shows("h9")
+
+
+async def test_thousands_of_rows_need_no_cap(terminal: Terminals) -> None:
+    async with terminal.open("root", interval_s=NEVER_S) as at:
+        await at.shows("jobs  none")
+        many = answers(
+            hosts=[host(key) for key in range(1, 2_001)], jobs=[job(key) for key in range(1, 5_001)]
+        )
+        at.app.post_message(Told(many, sheets(many), NEVER_S))
+        await at.shows("hosts  2000: 2000 up", "jobs  5000: 5000 running", "▶ 5000")
+        await at.keys("end")
+        await at.shows("▶    1", "     2 ")
+        await at.keys("pageup", "up")
+        assert at.table("jobs").key == 7
+        await at.keys("home")
+        await at.shows("▶ 5000")
 
 
 async def test_quit_ends_it(world: World, terminal: Terminals) -> None:

@@ -13,7 +13,7 @@ from tests.tui.builders import NOW, ago, host, job, request
 from tui.details import listed, packed, pairs
 from tui.headline import Freshness, headline, trouble
 from tui.spelling import age, literal, spelled
-from tui.widths import fitted, folded, shared, width_of
+from tui.widths import fitted, folded, heights, shared, width_of
 
 
 def test_control_characters_are_spelled_out() -> None:
@@ -58,6 +58,14 @@ def test_only_what_may_shrink_does_and_the_widest_first() -> None:
     assert shared([5, 20, 10], [None, 8, 4], 10) == [5, 8, 4]
 
 
+def test_a_table_gets_what_it_needs_and_the_current_one_more_where_all_want_it() -> None:
+    assert heights([50, 50, 50], current=1, total=16) == [4, 8, 4]
+    assert heights([50, 50, 50], current=1, total=18) == [4, 10, 4]
+    assert heights([6, 50, 4], current=2, total=16) == [6, 6, 4]
+    assert heights([4, 4, 4], current=0, total=16) == [4, 4, 4]
+    assert heights([4, 4, 4], current=0, total=0) == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [(-5, "0s"), (99, "99s"), (100, "1m"), (5999, "99m"), (6000, "1h"), (200_000, "2d")],
@@ -82,8 +90,9 @@ def test_details_tell_every_member_and_who_has_to_move() -> None:
 
 def test_values_of_an_environment_are_not_shown() -> None:
     text = b'{"SECRET": "hunter2", "A": "hunter3"}'
-    told = pairs(job(1, env=decode(text, dict), command=["sleep", "1"]))
+    told = pairs(job(1, env=decode(text, dict), command=["sh", "-c", "sleep 1"]))
     assert "hunter" not in str(told)
+    assert dict(told)["command"] == "sh -c 'sleep 1'"
     assert dict(told)["env"] == "A, SECRET (values are not shown)"
 
 

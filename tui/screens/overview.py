@@ -7,7 +7,7 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
@@ -28,6 +28,7 @@ from tui.state import (
 )
 from tui.watch import Detailed, Kind, Subject, Told, Troubled
 from tui.widgets.detail import Detail
+from tui.widgets.stack import Stack
 from tui.widgets.table import Table
 
 #: From here on the details stand beside the tables.
@@ -86,6 +87,7 @@ class Overview(Screen[None]):
         self._tables = {
             name: Table(columns, title=name, name=name) for name, columns in COLUMNS.items()
         }
+        self._stack = Stack(self._tables, current=self._current)
         self._detail = Detail()
         self._box = Input(id="filter", placeholder="words that a row must have", compact=True)
 
@@ -93,7 +95,7 @@ class Overview(Screen[None]):
         yield self._headline
         yield self._trouble
         with Container(id="body"):
-            yield Vertical(*self._tables.values(), id="tables")
+            yield self._stack
             yield self._detail
         yield self._box
         yield Footer(show_command_palette=False)
@@ -113,6 +115,7 @@ class Overview(Screen[None]):
         self._draw_headline()
         for sort in SORTS:
             self._draw_table(sort.name)
+        self._stack.share(self._current)
         self._draw_detail()
 
     def tell_trouble(self, troubled: Troubled) -> None:
@@ -180,6 +183,7 @@ class Overview(Screen[None]):
         for name, table in self._tables.items():
             table.set_class(name == self._current, "-current")
             table.refresh()
+        self._stack.share(self._current)
         self._draw_detail()
         self.post_message(self.Turned(self._subject()))
 

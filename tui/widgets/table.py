@@ -57,6 +57,11 @@ class Table(Widget, can_focus=True):
         self._is_chosen = False
 
     @property
+    def lines_wanted(self) -> int:
+        """With one empty line, which parts it from the next table."""
+        return FIXED_LINES + max(1, len(self._rows)) + 1
+
+    @property
     def row(self) -> Row | None:
         """The selected row, None where it is not listed any more."""
         if self._place < len(self._rows) and self._rows[self._place].key == self.key:
