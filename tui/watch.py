@@ -175,14 +175,15 @@ class Watcher:
         found = {job.id: job for job in (self._before.ended if self._before else [])}
         with self._lock:
             self._heard_ended.update(newly_ended(self._before, jobs))
-            self._heard_ended -= found.keys()
+            self._heard_ended = set(sorted(self._heard_ended - found.keys())[-ENDED_MAX:])
             asked = sorted(self._heard_ended)[-ENDED_AT_ONCE:]
-            self._heard_ended = set(sorted(self._heard_ended - set(asked))[-ENDED_MAX:])
         for job_id in asked:
             with contextlib.suppress(Refused):
                 job = self._api.job(job_id)
                 if job.state in ENDED_STATES:
                     found[job_id] = job
+            with self._lock:
+                self._heard_ended.discard(job_id)
         still_open = {job.id for job in jobs}
         ids = sorted(found.keys() - still_open)[-ENDED_MAX:]
         return [found[job_id] for job_id in ids]

@@ -242,6 +242,9 @@ async def test_events_make_it_look_before_it_is_time(
             return "called" in text
 
         await at.until(is_seen)
+        brief = submitted(alice, name="brief")
+        alice.post(f"/v1/jobs/{brief}/kill")
+        await at.until(lambda text: re.search(r"brief +alice exited .* killed", text))
 
 
 async def test_a_key_makes_it_look_before_it_is_time(
