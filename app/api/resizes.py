@@ -17,12 +17,21 @@ from app.db.accounts import Caller
 from app.db.calls import Answer
 from app.db.errors import translated
 from app.db.jobs import is_visible
-from app.db.resizes import CancelCall, ResizeCall, ResizeFilter, list_resizes, resizes_by_id
+from app.db.resizes import (
+    CancelCall,
+    OpenFilter,
+    ResizeCall,
+    ResizeFilter,
+    list_open_resizes,
+    list_resizes,
+    resizes_by_id,
+)
 from app.runtime.stopping import wait_for
 from app.wire.pages import Page
-from app.wire.resizes import CancelAsk, RequestKind, RequestState, Resize, ResizeAsk
+from app.wire.resizes import CancelAsk, OpenState, RequestKind, RequestState, Resize, ResizeAsk
 
 FILTERS = ("all", "kind", "state", "cursor", "limit")
+OPEN_FILTERS = ("kind", "state", "cursor", "limit")
 
 #: The longest wait of one call; whoever wants to wait longer asks again.
 WAIT_MAX_S = 60.0
@@ -70,6 +79,28 @@ async def show_resizes(
                 raise not_found("job")
             resizes = await list_resizes(
                 conn, wanted, made=resize_of, after=query.cursor(), limit=limit + 1
+            )
+    return page(resizes, limit, lambda resize: str(resize.id))
+
+
+@get(
+    "/v1/resizes",
+    opt=doc("List the open requests of all jobs", gives=Page[Resize], query=OPEN_FILTERS),
+)
+async def show_open_resizes(
+    request: Asked, caller: NamedDependency[Caller], services: NamedDependency[Services]
+) -> Response[bytes]:
+    query = Query(request, *OPEN_FILTERS)
+    limit, after = query.limit(), query.cursor()
+    wanted = OpenFilter(
+        user_id=caller.sees_only,
+        kinds=query.choices("kind", RequestKind),
+        states=query.choices("state", OpenState),
+    )
+    with translated():
+        async with services.pool.connection() as conn:
+            resizes = await list_open_resizes(
+                conn, wanted, made=resize_of, after=after, limit=limit + 1
             )
     return page(resizes, limit, lambda resize: str(resize.id))
 
@@ -146,4 +177,11 @@ def _answered(answer: Answer, resize: Resize | None) -> Response[bytes]:
     return resize_answered(resize, answer)
 
 
-HANDLERS = [ask_resize, show_resizes, show_resize, wait_for_resize, cancel_resize]
+HANDLERS = [
+    ask_resize,
+    show_resizes,
+    show_open_resizes,
+    show_resize,
+    wait_for_resize,
+    cancel_resize,
+]

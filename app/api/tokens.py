@@ -98,4 +98,15 @@ async def revoke_token(
     return Response(None, status_code=answer.status)
 
 
-HANDLERS = [show_tokens, create_token, revoke_token]
+@get("/v1/caller", opt=doc("Show the token that calls: who you are", gives=Token))
+async def show_caller(
+    request: Asked, caller: NamedDependency[Caller], services: NamedDependency[Services]
+) -> Response[bytes]:
+    Query(request)
+    with translated():
+        async with services.pool.connection() as conn:
+            (token,) = await list_tokens(conn, TokenFilter(id=caller.token_id), sees_only=None)
+    return answered(token)
+
+
+HANDLERS = [show_tokens, create_token, revoke_token, show_caller]

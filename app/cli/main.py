@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "settings": ("settings", "list_settings", "List what all daemons go by."),
     "setting": ("settings", "change_setting", "Change a setting."),
     "token": ("tokens", "token", "Make, list and revoke tokens."),
+    "tui": ("terminal", "tui", "Hosts, jobs and requests on one screen."),
     "completion": ("completion", "completion", "Print what a shell needs to complete this."),
 }
 

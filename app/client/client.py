@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -127,6 +128,10 @@ class Client:
         """Grows and shrinks of a job; its starts too with `is_all`. Filters: `state`, `kind`."""
         return self._pages(f"/v1/jobs/{job_id}/resizes", Resize, {"all": _flag(is_all), **filters})
 
+    def open_requests(self, **filters: str | None) -> Iterator[Resize]:
+        """Open requests of all jobs that the caller sees, by id. Filters: `state`, `kind`."""
+        return self._pages("/v1/resizes", Resize, filters)
+
     def wait(self, request_id: int, *, timeout_s: float) -> Resize:
         """The request once it is final, or as it is when the time is up; at most WAIT_MAX_S."""
         query = _query({"timeout_s": f"{min(max(timeout_s, 0.0), WAIT_MAX_S):.3f}"})
@@ -208,12 +213,21 @@ class Client:
         """The caller's tokens, an operator's everybody's; filters: `user`, `role`, `state`."""
         return self._pages("/v1/tokens", Token, filters)
 
+    def caller(self) -> Token:
+        """The token that calls."""
+        return self._get("/v1/caller", Token)
+
     def create_token(self, ask: TokenAsk) -> Token:
         """A new token. `token` is missing where an answer got lost on the way."""
         return self._post("/v1/tokens", ask, Token)
 
     def revoke_token(self, token_id: int) -> None:
         self._link.send("DELETE", f"/v1/tokens/{token_id}", b"", {})
+
+    @property
+    def answered_at(self) -> datetime | None:
+        """The API's own time of its last answer, to the second; None before the first."""
+        return self._link.answered_at
 
     def close(self) -> None:
         self._link.close()

@@ -6,6 +6,8 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -82,6 +84,7 @@ class Link:
         self._context = trusting(ca_file) if parts.scheme == "https" else None
         self._on_retry = on_retry or _say_nothing
         self._conn: http.client.HTTPConnection | None = None
+        self.answered_at: datetime | None = None
 
     def patience(self, *, is_endless: bool = False) -> Patience:
         """For one call, or for one that goes on however long the API is away."""
@@ -152,6 +155,7 @@ class Link:
         except LOST as error:
             self.close()
             raise self._lost(error) from error
+        self.answered_at = _date(answer.headers) or self.answered_at
         if reply.status >= 400:
             raise _refusal(reply)
         return reply
@@ -191,6 +195,13 @@ class Link:
             "see that a controller runs there, or set XCE_API_URL to where one does"
         )
         return Unavailable("unavailable", detail)
+
+
+def _date(headers: http.client.HTTPMessage) -> datetime | None:
+    try:
+        return parsedate_to_datetime(headers["Date"]).astimezone(UTC)
+    except (TypeError, ValueError):
+        return None
 
 
 def _wait_for_ever(conn: http.client.HTTPConnection) -> None:

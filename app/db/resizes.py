@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from psycopg.rows import kwargs_row
 
 from app.db.batch import Connection
@@ -53,6 +53,17 @@ class ResizeFilter(Struct, frozen=True):
     states: list[str] | None = None
 
 
+class OpenFilter(Struct, frozen=True):
+    """Which open requests a list over all jobs shows; None lets everything pass.
+
+    `user_id` is the owner beyond whose jobs the caller sees nothing.
+    """
+
+    user_id: int | None
+    kinds: list[str] | None = None
+    states: list[str] | None = None
+
+
 async def resizes_by_id(
     conn: Connection, ids: list[int], *, made: Made, sees_only: int | None = None
 ) -> dict[int, Resize]:
@@ -78,6 +89,18 @@ async def list_resizes(
                 "limit": limit,
                 "user_id": None,
             },
+        )
+        return await cursor.fetchall()
+
+
+async def list_open_resizes(
+    conn: Connection, wanted: OpenFilter, *, made: Made, after: int, limit: int
+) -> list[Resize]:
+    """Open requests of all jobs that the caller sees, in ascending order of id."""
+    place = {"after": after, "limit": limit}
+    async with conn.cursor(row_factory=kwargs_row(made)) as cursor:
+        await cursor.execute(
+            selected("wanted_open_resizes", "resizes"), place | structs.asdict(wanted)
         )
         return await cursor.fetchall()
 

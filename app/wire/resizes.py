@@ -20,6 +20,7 @@ RequestKind = Literal["start", "grow", "shrink"]
 RequestState = Literal[
     "pending", "placed", "committed", "running", "stopping", "released", "cancelled", "failed"
 ]
+OpenState = Literal["pending", "placed", "committed", "stopping"]
 FINAL_STATES = frozenset({"running", "released", "cancelled", "failed"})
 
 

@@ -58,7 +58,30 @@ def test_requests_by_state_and_kind(world: World, alice: Client, job_id: int) ->
     assert [item["kind"] for item in first["items"] + rest["items"]] == ["start", "grow", "shrink"]
 
 
-LISTS = ["jobs", "hosts", "tokens", "jobs/1/tasks", "jobs/1/resizes", "jobs/1/history"]
+def test_open_requests_of_all_jobs_by_state_and_kind(
+    world: World, alice: Client, bob: Client, operator: Client, job_id: int
+) -> None:
+    path = f"/v1/jobs/{job_id}/resizes"
+    gone = alice.post(path, {"grow": 1}).body["id"]
+    alice.post(f"/v1/resizes/{gone}/cancel")
+    grow = alice.post(path, {"grow": 1}).body
+    start = bob.post("/v1/jobs", {"command": ["true"]}).body["id"]
+
+    def told(who: Client, query: str) -> list[tuple[int, str]]:
+        items = who.get(f"/v1/resizes?{query}").body["items"]
+        return [(item["job_id"], item["kind"]) for item in items]
+
+    assert told(operator, "") == [(job_id, "grow"), (start, "start")]
+    assert told(alice, "") == [(job_id, "grow")]
+    assert told(bob, "") == told(operator, "kind=start") == [(start, "start")]
+    assert told(operator, "state=placed,stopping") == []
+    assert alice.get("/v1/resizes").body["items"] == [grow]
+    first = operator.get("/v1/resizes?limit=1").body
+    assert told(operator, f"limit=1&cursor={first['next']}") == [(start, "start")]
+    assert refused(alice.get("/v1/resizes?state=running")) == (422, "invalid")
+
+
+LISTS = ["resizes", "jobs", "hosts", "tokens", "jobs/1/tasks", "jobs/1/resizes", "jobs/1/history"]
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -68,7 +91,7 @@ def test_what_is_no_filter_is_refused_never_ignored(reader: Client, name: str) -
         assert refused(reader.get(f"/v1/{name}?{query}"))[0] in {404, 422}, query
 
 
-@pytest.mark.parametrize("name", ["jobs", "hosts", "tokens"])
+@pytest.mark.parametrize("name", ["jobs", "hosts", "tokens", "resizes"])
 def test_a_state_that_does_not_exist_and_a_made_up_cursor_are_invalid(
     reader: Client, name: str
 ) -> None:

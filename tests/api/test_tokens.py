@@ -123,3 +123,13 @@ def test_tokens_are_listed_page_by_page(alice: Client) -> None:
         cursor = listed["next"] and f"&cursor={listed['next']}"
     assert seen == [1, *made]
     assert alice.get("/v1/tokens?role=operator").body["items"] == []
+
+
+def test_a_caller_learns_who_it_is(alice: Client, operator: Client) -> None:
+    made = alice.post("/v1/tokens", {"expires_in_s": 3600}).body
+    own = Client(alice.url, made["token"]).get("/v1/caller").body
+    assert (own["id"], own["user"], own["role"]) == (made["id"], "alice", "owner")
+    assert own["expires_at"] == made["expires_at"]
+    assert "token" not in own
+    root = operator.get("/v1/caller").body
+    assert (root["user"], root["role"]) == ("root", "operator")

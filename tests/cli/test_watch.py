@@ -20,6 +20,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     """Answers as planned and hangs up where the plan says so; the last step is repeated."""
 
     plan: list[str]
+    fine: bytes
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -30,7 +31,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         status, kind, body = {
             "busy": (429, "application/problem+json", b'{"code": "too_many", "detail": "slow"}'),
             "gone": (404, "application/problem+json", b'{"code": "not_found", "detail": "no"}'),
-        }.get(step, (200, "application/json", b'{"items": [], "next": null}'))
+        }.get(step, (200, "application/json", self.fine))
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -44,8 +45,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(*plan: str) -> Iterator[str]:
-    handler = type("Handler", (Answers,), {"plan": list(plan)})
+def answering(*plan: str, body: bytes = b'{"items": [], "next": null}') -> Iterator[str]:
+    handler = type("Handler", (Answers,), {"plan": list(plan), "fine": body})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -1,0 +1,1 @@
+"""Widgets that only draw what they are told."""
