@@ -89,14 +89,16 @@ grant execute on function
     xce.staying_members (bigint),
     xce.claimed_tasks (bigint),
     xce.read_feed (integer, xid8, bigint, integer),
-    xce.held_back_since ()
+    xce.held_back_since (),
+    xce.list_migrations ()
     to xce_controller;
 
 grant execute on function
     xce.worker_register (text, text, jsonb, text, text, text),
     xce.worker_fetch (bigint, boolean, numeric),
     xce.worker_report (bigint, jsonb),
-    xce.worker_redeem (bigint, bytea)
+    xce.worker_redeem (bigint, bytea),
+    xce.list_migrations ()
     to xce_worker;
 
 -- Here, because it needs the routines: without its months all history would go to the default partition.

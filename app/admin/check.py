@@ -9,9 +9,12 @@ import click
 def command() -> None:
     """Check the rules that always hold; one line for each row that breaks one."""
     from app.db.administration import Administration
+    from app.db.migrate import verify
     from app.runtime.settings import Settings
 
-    with Administration.open(Settings.from_environment().database_url) as administration:
+    url = Settings.from_environment().database_url
+    verify(url)
+    with Administration.open(url) as administration:
         count, broken = administration.broken_rules()
     for found in broken:
         click.echo(f"{found.rule}  {found.row}  {found.what}")

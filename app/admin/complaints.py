@@ -10,7 +10,7 @@ def known_errors() -> tuple[type[Exception], ...]:
     from app.db.administration import Refused
     from app.db.embedded import EmbeddedError
     from app.db.errors import DatabaseError
-    from app.db.scripts import ScriptError
+    from app.db.scripts import MigrationError
     from app.runtime.settings import SettingsError
     from app.worker.certificate import CertificateError
     from app.worker.port import PortError
@@ -21,10 +21,10 @@ def known_errors() -> tuple[type[Exception], ...]:
         CertificateError,
         DatabaseError,
         EmbeddedError,
+        MigrationError,
         PlaceError,
         PortError,
         Refused,
-        ScriptError,
         SettingsError,
         UpError,
     )

@@ -54,9 +54,13 @@ def main() -> None:
     except Exception as error:
         from app.admin.complaints import known_errors
 
-        if not isinstance(error, known_errors()):
+        cause = error
+        while isinstance(cause, ExceptionGroup) and len(cause.exceptions) == 1:
+            # A daemon's parts fail together.
+            cause = cause.exceptions[0]
+        if not isinstance(cause, known_errors()):
             raise
-        click.echo(f"xce: {error}", err=True)
+        click.echo(f"xce: {cause}", err=True)
         sys.exit(1)
 
 

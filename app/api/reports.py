@@ -121,7 +121,7 @@ def _place(cursor: str | None) -> Place | None:
         place = decode(unveiled(cursor), Place)
     except (ValueError, msgspec.MsgspecError):
         raise invalid_query("cursor", "give the `next` of the page before") from None
-    if "\x00" in place.kind or place.at.tzinfo is None:
+    if place.at.tzinfo is None:
         raise invalid_query("cursor", "give the `next` of the page before")
     return place
 

@@ -13,6 +13,7 @@ from app.daemons.api_server import ApiServer, Place, bind
 from app.daemons.chores import Chores
 from app.daemons.leadership import Leadership
 from app.daemons.scheduler import Scheduler
+from app.daemons.schema import fits, refuse_misfit
 from app.db.doorbell import PLAN, Doorbell, Listener
 from app.db.lease import Lease
 from app.db.pg_store import PgStore
@@ -37,6 +38,7 @@ async def control(
     """Run all parts until one is told to stop; the database may come and go meanwhile."""
     stopping = stopping_event()
     url = settings.database_url
+    await refuse_misfit(url)
     doorbell = Doorbell(url)
     listener = Listener(url, [PLAN])
     bell = listener.event(PLAN)
@@ -51,6 +53,12 @@ async def control(
 
     api = ApiSettings(url, scheduler_wake=wake, calls_per_s=calls_per_s)
     server = ApiServer(create_app(api), place)
+
+    async def decide() -> None:
+        # Where no database answered yet, the API serves meanwhile and says that it is not ready.
+        if await fits(url, stopping):
+            await until(stopping, leadership.run(), scheduler.run(), chores.run())
+
     spare_the_collector()
     logger().info("controller_started", host=place.host, port=listening.getsockname()[1])
     serving = asyncio.create_task(server.run_on(listening))
@@ -58,9 +66,7 @@ async def control(
         await until(
             stopping,
             listener.run(),
-            leadership.run(),
-            scheduler.run(),
-            chores.run(),
+            decide(),
             still_serving(serving),
         )
     finally:

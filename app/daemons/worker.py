@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.daemons.run_folder import folder_id, lock_run_dir
+from app.daemons.schema import fits
 from app.db.worker_link import WorkerLink
 from app.runtime.logs import logger
 from app.runtime.process import forbid_dumps
@@ -63,7 +64,9 @@ def serve(settings: Settings, options: WorkerOptions) -> None:
 async def _serve(settings: Settings, options: WorkerOptions) -> None:
     link = WorkerLink(settings.database_url)
     try:
-        await work(link, options, stopping=stopping_event())
+        stopping = stopping_event()
+        if await fits(settings.database_url, stopping):
+            await work(link, options, stopping=stopping)
     finally:
         await link.close()
 

@@ -19,9 +19,7 @@ class Place(Struct, frozen=True, array_like=True):
     """Where a page of history ended."""
 
     at: datetime
-    kind: str
-    row: int
-    version: int
+    id: int
 
 
 async def history(
@@ -35,9 +33,7 @@ async def history(
                 "job_id": job_id,
                 "request_id": request_id,
                 "after_at": after.at if after else "-infinity",
-                "after_kind": after.kind if after else "",
-                "after_row": after.row if after else 0,
-                "after_version": after.version if after else 0,
+                "after_id": after.id if after else 0,
                 "limit": limit,
             },
         )
@@ -45,7 +41,7 @@ async def history(
 
 
 def _history_item(
-    *, row_id: int, version: int, task: int | None, **columns: Any
+    *, row_id: int, id: int, task: int | None, **columns: Any
 ) -> tuple[HistoryItem, Place]:
     kind = columns["kind"]
     item = HistoryItem(
@@ -54,7 +50,7 @@ def _history_item(
         task=task if task is not None else UNSET,
         job=row_id if kind == "job" else UNSET,
     )
-    return item, Place(item.at, kind, row_id, version)
+    return item, Place(item.at, id)
 
 
 async def usage(conn: Connection, job_id: int) -> Usage:

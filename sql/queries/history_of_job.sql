@@ -1,4 +1,5 @@
--- A job's history, its requests' and its tasks' included, in order of time.
+-- A job's history, its requests' and its tasks' included, in order of time; within a moment as written,
+-- so that a cause comes before what follows from it.
 select h.at,
        h.lifecycle as kind,
        h.source,
@@ -19,14 +20,13 @@ select h.at,
             limit 1
        )) as since_previous_s,
        h.row_id,
-       h.version,
+       h.id,
        t.index as task
   from xce.history h
   left join xce.task t on h.lifecycle = 'task' and t.id = h.row_id
  where h.job_id = %(job_id)s::bigint
    and (%(request_id)s::bigint is null
         or (h.row_id = %(request_id)s::bigint and h.lifecycle in ('start', 'grow', 'shrink')))
-   and (h.at, h.lifecycle, h.row_id, h.version)
-       > (%(after_at)s::timestamptz, %(after_kind)s::text, %(after_row)s::bigint, %(after_version)s::bigint)
- order by h.at, h.lifecycle, h.row_id, h.version
+   and (h.at, h.id) > (%(after_at)s::timestamptz, %(after_id)s::bigint)
+ order by h.at, h.id
  limit %(limit)s::integer

@@ -32,7 +32,8 @@ begin
     end if;
     update xce.job j
        set state = v_edge.target,
-           reason = p_reason,
+           -- Why it stops is worth more than that it is held meanwhile.
+           reason = case when v_job.state = 'stopping' and p_event in ('hold', 'release') then j.reason else p_reason end,
            version = j.version + 1,
            changed = pg_current_xact_id(),
            attempt = case when p_event = 'requeued' then j.attempt + 1 else j.attempt end,

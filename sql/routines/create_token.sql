@@ -20,7 +20,7 @@ begin
       from xce.user_account u
      where case when p_call ->> 'user' is null then u.id = (p_call ->> 'user_id')::bigint
                 else u.name = p_call ->> 'user' end;
-    v_answer := xce.refuse_token(p_call, v_user);
+    v_answer := xce.refuse_new_token(p_call, v_user);
     if v_answer is not null then
         return v_answer;
     end if;
@@ -34,7 +34,7 @@ end;
 $$;
 
 -- Purpose: why a token is not made, or null. Locks: none.
-create or replace function xce.refuse_token(p_call jsonb, p_user xce.user_account)
+create or replace function xce.refuse_new_token(p_call jsonb, p_user xce.user_account)
 returns jsonb
 language plpgsql
 stable

@@ -10,20 +10,15 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_user bigint := (p_call ->> 'user_id')::bigint;
+    v_opened record;
     v_host xce.host;
     v_now timestamptz;
     v_status integer := 200;
     v_answer jsonb;
 begin
-    if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may add or change a host; ask one', '{}');
-    end if;
-    select h.* into v_host
-      from xce.host h
-     where h.name = p_call ->> 'name'
-       and h.state <> 'removed'
-       for no key update;
-    v_answer := xce.replay_key(p_call);
+    select c.* into v_opened from xce.open_host_call(p_call, 'add or change', true) c;
+    v_host := v_opened.host;
+    v_answer := v_opened.answer;
     if v_answer is not null then
         return v_answer;
     end if;
@@ -32,7 +27,7 @@ begin
         v_status := 201;
         v_host.id := xce.insert_host(p_call ->> 'name', p_call ->> 'login', p_call -> 'size', v_user, v_now);
     else
-        v_answer := xce.refuse_size(v_host, p_call -> 'size');
+        v_answer := xce.refuse_host_size(v_host, p_call -> 'size');
         if v_answer is not null then
             return v_answer;
         end if;
@@ -64,7 +59,7 @@ end;
 $$;
 
 -- Purpose: refuse a size below what is used and held, or null. Locks: none.
-create or replace function xce.refuse_size(p_host xce.host, p_size jsonb)
+create or replace function xce.refuse_host_size(p_host xce.host, p_size jsonb)
 returns jsonb
 language sql
 stable

@@ -9,24 +9,16 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_user bigint := (p_call ->> 'user_id')::bigint;
+    v_opened record;
     v_host xce.host;
     v_now timestamptz;
     v_answer jsonb;
 begin
-    if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may remove a host; ask one', '{}');
-    end if;
-    select h.* into v_host
-      from xce.host h
-     where h.name = p_call ->> 'name'
-       and h.state <> 'removed'
-       for no key update;
-    v_answer := xce.replay_key(p_call);
+    select c.* into v_opened from xce.open_host_call(p_call, 'remove', false) c;
+    v_host := v_opened.host;
+    v_answer := v_opened.answer;
     if v_answer is not null then
         return v_answer;
-    end if;
-    if v_host.id is null then
-        return xce.refusal('not_found', 'there is no such host; the list of hosts tells which there are', '{}');
     end if;
     v_answer := xce.refuse_remove(v_host);
     if v_answer is not null then

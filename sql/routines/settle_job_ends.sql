@@ -110,7 +110,24 @@ begin
 end;
 $$;
 
--- Purpose: fire a stopping job's last edge: `completed` when it ended by itself with exit code 0.
+-- Purpose: the first task of an attempt that was lost: whose end nobody saw. Null where none was.
+-- Locks: none.
+create or replace function xce.lost_index(p_job bigint, p_attempt integer)
+returns integer
+language sql
+stable
+as $$
+    select t.index
+      from xce.task t
+     where t.job_id = p_job
+       and t.attempt = p_attempt
+       and t.how = 'lost'
+     order by t.ended_at, t.index
+     limit 1
+$$;
+
+-- Purpose: fire a stopping job's last edge: `completed` when it ended by itself with exit code 0. A
+--   loss is nobody's failure and has no exit code (PROTOCOL 21); where it decided, the reason says so.
 -- Locks: job (held). Raises: RZ422.
 create or replace function xce.finish_job(p_job xce.job, p_now timestamptz)
 returns void
@@ -140,6 +157,8 @@ begin
         perform xce.advance_job(p_job.id, 'ended', 'controller', p_now,
                                 case when v_code <> 0 and (v_is_natural or p_job.stop_cause = 'task_failed')
                                      then format('task %s ended with exit code %s', v_index, v_code)
+                                     when v_is_natural and v_code is null
+                                     then coalesce('task ' || xce.lost_index(p_job.id, p_job.attempt) || ' was lost', p_job.reason)
                                      else p_job.reason end,
                                 p_exit_code => v_code);
     end if;

@@ -8,32 +8,25 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+    v_opened record;
     v_host xce.host;
     v_now timestamptz;
     v_is_drain boolean := p_call ->> 'wish' = 'drain';
     v_user bigint := (p_call ->> 'user_id')::bigint;
     v_answer jsonb;
 begin
-    if not (p_call ->> 'is_operator')::boolean then
-        return xce.refusal('not_allowed', 'only an operator may drain or resume a host; ask one', '{}');
-    end if;
-    select h.* into v_host
-      from xce.host h
-     where h.name = p_call ->> 'name'
-       and h.state <> 'removed'
-       for no key update;
-    v_answer := xce.replay_key(p_call);
+    select c.* into v_opened from xce.open_host_call(p_call, 'drain or resume', false) c;
+    v_host := v_opened.host;
+    v_answer := v_opened.answer;
     if v_answer is not null then
         return v_answer;
-    end if;
-    if v_host.id is null then
-        return xce.refusal('not_found', 'there is no such host; the list of hosts tells which there are', '{}');
     end if;
     v_now := coalesce(p_now, clock_timestamp());
     if v_host.drain_wanted <> v_is_drain then
         update xce.host h set drain_wanted = v_is_drain where h.id = v_host.id;
         perform xce.advance_host(v_host.id, 'wish', 'operator', v_now,
-                                 case when v_is_drain then 'drain wanted' end, null, v_user);
+                                 case when v_host.state in ('lost', 'joining') then v_host.reason
+                                      when v_is_drain then 'drain wanted' end, null, v_user);
     end if;
     if v_is_drain then
         -- No worker ever had this one: nothing can run there, and nobody will ever say so.

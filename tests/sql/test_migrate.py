@@ -45,6 +45,10 @@ def tree(tmp_path: Path) -> Tree:
     tree = Tree(tmp_path)
     tree.write("migrations/0001_create_job.sql", FIRST)
     tree.write("routines/one.sql", ROUTINE)
+    # What `verify` asks.
+    tree.write(
+        "routines/list_migrations.sql", (FILES.root / "routines/list_migrations.sql").read_text()
+    )
     tree.write("views/report_jobs.sql", VIEW)
     return tree
 

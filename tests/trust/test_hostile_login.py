@@ -23,7 +23,9 @@ from tests.support.cluster import NO_SEARCH_PATH, Database
 from tests.support.story import Story
 from tests.support.worker import BOOT_ID, StubWorker, add_host, login_url
 
-WORKERS_FUNCTIONS = {"worker_register", "worker_fetch", "worker_report", "worker_redeem"}
+WORKERS_FUNCTIONS = {
+    *("worker_register", "worker_fetch", "worker_report", "worker_redeem", "list_migrations"),
+}
 
 TABLES = """
     select c.oid::regclass::text
