@@ -28,6 +28,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _UNKNOWN = re.compile(r"unknown field `(.*?)`", re.DOTALL)
 _AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 _KEY_AT = re.compile(r" - at `key` in `(.*)`$", re.DOTALL)
+_NAMES = re.compile(rb'"([^"\\]*)"\s*:')
 _ETAG = re.compile(r'(?:W/)?"?(0|[1-9][0-9]{0,17})"?', re.ASCII)
 
 
@@ -43,11 +44,30 @@ async def body_of(request: Asked, shape: type[Shape]) -> tuple[Shape, str]:
     text = await request.body()
     sha256 = hashlib.sha256(text).hexdigest()
     try:
-        return decode(text or b"{}", shape), sha256
+        body = decode(text or b"{}", shape)
+        _refuse_doubles(text)
+        return body, sha256
     except msgspec.ValidationError as error:
         _refuse_shape(str(error))
     except (msgspec.DecodeError, RecursionError) as error:
         _refuse_text(text, str(error))
+
+
+def _refuse_doubles(text: bytes) -> None:
+    """A member given twice is a mistake that a parser would hide: the last one wins."""
+    names = _NAMES.findall(text)
+    # Most bodies have no name twice anywhere, and are not parsed again.
+    if len(set(names)) < len(names) or b"\\" in text:
+        json.loads(text, object_pairs_hook=_without_doubles)
+
+
+def _without_doubles(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        names = [name for name, _ in members]
+        name = next(name for name in names if names.count(name) > 1)
+        raise Refusal("invalid", f"the member {name!r} is given twice", path="$", member=name)
+    return found
 
 
 def _refuse_shape(message: str) -> NoReturn:

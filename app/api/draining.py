@@ -5,21 +5,29 @@ import contextlib
 from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 BYTES_MAX = 16 * 1024 * 1024
 SECONDS_MAX = 2.0
 
 
+class ClientGone(Exception):
+    """The client hung up before it had sent its whole body."""
+
+
 class Body:
     """What a client sends, and whether it has sent all."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, scope: HTTPScope, receive: Receive) -> None:
         self._receive = receive
         self._is_whole = False
+        # Whoever asks for something may leave at any time, and a stream hears of it.
+        self._may_leave = scope["method"] in ("GET", "HEAD")
 
     async def receive(self) -> Any:
         message = await self._receive()
+        if message["type"] == "http.disconnect" and not (self._is_whole or self._may_leave):
+            raise ClientGone
         self._is_whole = not message.get("more_body", False)
         return message
 
@@ -37,14 +45,15 @@ def drained(app: ASGIApp) -> ASGIApp:
     """
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP or _waits_for_leave(scope):
+        if scope["type"] != ScopeType.HTTP:
             await app(scope, receive, send)
             return
-        body = Body(receive)
+        body = Body(scope, receive)
 
         async def send_after_draining(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] >= 400:
-                with contextlib.suppress(TimeoutError):
+            is_refusal = message["type"] == "http.response.start" and message["status"] >= 400
+            if is_refusal and not _waits_for_leave(scope):
+                with contextlib.suppress(TimeoutError, ClientGone):
                     async with asyncio.timeout(SECONDS_MAX):
                         await body.drain()
             await send(message)

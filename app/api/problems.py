@@ -6,6 +6,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
+from app.api.draining import ClientGone
 from app.api.metrics import REFUSED
 from app.db.errors import DatabaseError, Unavailable
 from app.runtime.logs import logger
@@ -17,6 +18,7 @@ MEDIA_TYPE = "application/problem+json"
 #: code: (status, title). The code is what programs may rely on.
 CODES: dict[str, tuple[int, str]] = {
     "malformed": (400, "The body is not JSON"),
+    "not_http": (400, "Not HTTP"),
     "unauthenticated": (401, "No valid token"),
     "not_allowed": (403, "Not allowed"),
     "project_not_allowed": (403, "Not a project of yours"),
@@ -28,6 +30,7 @@ CODES: dict[str, tuple[int, str]] = {
     "below_min": (409, "Below the job's minimum"),
     "head_task": (409, "The head task stays"),
     "task_leaving": (409, "The task is leaving already"),
+    "too_slow": (408, "Too slow"),
     "nothing_to_release": (409, "Nothing to release"),
     "job_not_running": (409, "The job does not run"),
     "job_ended": (409, "The job has ended"),
@@ -43,6 +46,7 @@ CODES: dict[str, tuple[int, str]] = {
     "os_user_refused": (422, "The OS user is refused"),
     "idempotency_key_reused": (422, "The key was used with another body"),
     "too_many": (429, "Too many"),
+    "head_too_large": (431, "The headers are too large"),
     "internal": (500, "A fault of ours"),
     "unavailable": (503, "Unavailable"),
 }
@@ -95,6 +99,11 @@ def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:
     return problem(refusal.code, refusal.detail, refusal.figures, headers)
 
 
+def on_departure(_: Request[Any, Any, Any], __: ClientGone) -> Response[bytes]:
+    """Nobody hears it; it is no fault of ours, and counts as none."""
+    return Response(b"", status_code=400)
+
+
 def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """What the framework refuses: an unknown route, a method, a body that is too large."""
     code = BY_STATUS.get(error.status_code)
@@ -125,6 +134,7 @@ def on_fault(request: Request[Any, Any, Any], error: Exception) -> Response[byte
 
 HANDLERS: ExceptionHandlersMap = {
     Refusal: on_refusal,
+    ClientGone: on_departure,
     HTTPException: on_http_exception,
     DatabaseError: on_database_error,
     Exception: on_fault,

@@ -119,6 +119,9 @@ def _check_hosts(hosts: list[str] | None, exclude_hosts: list[str]) -> None:
 
 
 def _checked(body: JobBody) -> JobBody:
+    for name, command in (("command", body.command), ("head_command", body.head_command)):
+        if command and not command[0]:
+            raise invalid(f"$.{name}[0]", "a program has a name")
     if body.min_tasks > body.tasks_min:
         raise invalid("$.min_tasks", f"it is above the tasks to start with, {body.tasks_min}")
     if body.max_tasks < body.tasks:

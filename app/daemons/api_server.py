@@ -12,6 +12,7 @@ import uvicorn
 from litestar import Litestar
 
 from app.api.app import end_streams
+from app.daemons.http_edge import BoundedProtocol
 
 DRAIN_S = 2
 BACKLOG = 512
@@ -69,6 +70,8 @@ class ApiServer(uvicorn.Server):
                 ssl_keyfile=place.key,
                 log_config=None,
                 access_log=False,
+                http=BoundedProtocol,
+                ws="none",
                 server_header=False,
                 timeout_graceful_shutdown=DRAIN_S,
             )

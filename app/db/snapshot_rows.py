@@ -79,8 +79,8 @@ def _host(row: tuple[Any, ...], amounts: dict[tuple[int, int, int], Resources]) 
         amounts.get(amount) or amounts.setdefault(amount, Resources(*amount))
         for amount in (row[2:5], row[5:8])
     )
-    labels = tuple(sorted(row[9].items())) if row[9] else ()
-    return Host(row[0], row[1], capacity, free, row[8], labels)
+    labels = tuple(sorted(row[10].items())) if row[10] else ()
+    return Host(row[0], row[1], capacity, free, row[8], row[9], labels)
 
 
 def _counted(

@@ -34,7 +34,8 @@ class Host(Struct, frozen=True, gc=False):
     """A host that is configured: joining, up, draining or lost.
 
     `free` is what neither tasks nor holds use. `is_schedulable`: up, without a drain wish, and its
-    worker was heard from within the silent time.
+    worker was heard from within the silent time. `is_in_use`: not drained, nor to be: a lost one
+    may come back by itself, a drained one only when an operator says so.
     """
 
     id: int
@@ -42,6 +43,7 @@ class Host(Struct, frozen=True, gc=False):
     capacity: Resources
     free: Resources
     is_schedulable: bool = True
+    is_in_use: bool = True
     labels: tuple[tuple[str, str], ...] = ()
 
 

@@ -91,8 +91,9 @@ class Draft:
 
     @cached_property
     def empty(self) -> Fleet:
-        """The cluster as configured, without anybody's tasks."""
-        return Fleet(((h.id, h.capacity, h.labels) for h in self._hosts), is_empty=True)
+        """The cluster as configured and in use, without anybody's tasks."""
+        in_use = (h for h in self._hosts if h.is_in_use)
+        return Fleet(((h.id, h.capacity, h.labels) for h in in_use), is_empty=True)
 
     @cached_property
     def host_ids(self) -> dict[str, int]:

@@ -23,8 +23,12 @@ def hosts_for(draft: Draft, demand: Demand) -> Hosts | None:
     return hosts
 
 
-def exceeds_cluster(draft: Draft, demand: Demand) -> bool:
-    """Whether a demand would not even fit if nobody else had a task, on the hosts as configured."""
+def exceeds_cluster(draft: Draft, demand: Demand, job: JobDraft) -> bool:
+    """Whether a demand would not even fit if nobody else had a task, on the hosts in use."""
+    if demand.is_plain:
+        # What the job has on hosts that are drained takes no room from the others.
+        beside = sum(tasks for host_id, tasks in job.staying() if host_id in draft.empty.amounts)
+        demand = replace(demand, elsewhere=beside)
     return chosen_hosts(demand, draft.empty.rooms(demand.shape)) is None
 
 

@@ -61,6 +61,6 @@ def _hosts_or_cause(
     if isinstance(demand, str):
         return demand
     hosts = hosts_for(draft, demand)
-    if hosts is None and exceeds_cluster(draft, demand):
+    if hosts is None and exceeds_cluster(draft, demand, job):
         return reasons.EXCEEDS_CLUSTER
     return demand if hosts is None else hosts

@@ -12,6 +12,7 @@ with host as (
            h.mem_mib - h.mem_mib_used - h.mem_mib_held as mem_mib_free,
            h.gpus - h.gpus_used - h.gpus_held as gpus_free,
            h.state = 'up' and not h.drain_wanted and coalesce(b.last_seen_at >= s.since, false) as is_schedulable,
+           h.state <> 'draining' and not h.drain_wanted as is_in_use,
            nullif(h.labels, '{}') as labels
       from xce.host h
       left join xce.heartbeat b on b.host_id = h.id
@@ -131,5 +132,5 @@ select pg_current_snapshot()::text as taken,
        (select coalesce(json_agg(s order by s.id), '[]')::text from shrink s) as shrinks
   from (select row(array_agg(h.id), array_agg(h.name), array_agg(h.cpus), array_agg(h.mem_mib), array_agg(h.gpus),
                    array_agg(h.cpus_free), array_agg(h.mem_mib_free), array_agg(h.gpus_free),
-                   array_agg(h.is_schedulable), array_agg(h.labels)) as columns
+                   array_agg(h.is_schedulable), array_agg(h.is_in_use), array_agg(h.labels)) as columns
           from host h) h

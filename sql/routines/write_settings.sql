@@ -31,8 +31,7 @@ begin
 end;
 $$;
 
--- Purpose: why settings would make no sense after these changes, or null. Above the bound an interval
---   would leave the calendar. Locks: none.
+-- Purpose: why settings would make no sense after these changes, or null. Locks: none.
 create or replace function xce.refuse_settings(p_changes jsonb)
 returns text
 language sql
@@ -40,7 +39,13 @@ stable
 as $$
     with after as (
         select s.name, s.unit, coalesce((p_changes ->> s.name)::numeric, s.value) as value,
-               case s.unit when 'days' then 100000 else 100000000 end as most
+               -- A poll is the guarantee where a bell was lost, so it has to come; a clock tick is not nothing.
+               case when s.name in ('heartbeat_s', 'lease_s', 'poll_s', 'worker_poll_s') then 3600
+                    when s.name = 'silent_s' then 604800
+                    when s.name = 'fence_s' then 31536000
+                    when s.unit = 'days' then 100000
+                    else 100000000 end as most,
+               case s.unit when 's' then 0.01 else 0 end as least
           from xce.setting s
     ),
     fault (what, place) as (
@@ -48,9 +53,10 @@ as $$
           from jsonb_object_keys(p_changes) as c (key)
          where c.key not in (select a.name from after a)
          union all
-        select format('%s must be above 0', a.name), 2
+        select format(case a.least when 0 then '%s must be above 0' else '%s must be at least %s' end, a.name, a.least), 2
           from after a
          where a.value <= 0
+            or a.value < a.least
          union all
         select format('%s must be at most %s', a.name, a.most), 3
           from after a

@@ -1,11 +1,13 @@
 """What a body may not be: refused before anything is judged, with the place that is wrong."""
 
 import json
+import re
 import socket
 
 import pytest
 
 from tests.api.world import Client, World
+from tests.system.processes import eventually
 
 BASE = {"command": ["true"]}
 
@@ -13,6 +15,8 @@ INVALID_JOBS = [
     ({"command": []}, "$.command"),
     ({"command": "true"}, "$.command"),
     ({"command": [1]}, "$.command[0]"),
+    ({"command": [""]}, "$.command[0]"),
+    ({**BASE, "head_command": ["", "x"]}, "$.head_command[0]"),
     ({"command": ["a\0b"]}, "$.command[0]"),
     ({"command": ["x"] * 4097}, "$.command"),
     ({"name": "x"}, "$"),
@@ -138,6 +142,51 @@ def test_what_only_programs_write_into_json_is_invalid(reader: Client, value: st
     text = b'{"command": ["x"], "grace_s": %s}' % value.encode()
     reply = reader.post("/v1/jobs", text)
     assert (reply.status, reply.code) == (422, "invalid")
+
+
+@pytest.mark.parametrize(
+    ("text", "member"),
+    [
+        (b'{"command": ["x"], "tasks": 2, "tasks": 3}', "tasks"),
+        (b'{"command": ["x"], "tasks": 2, "ta\\u0073ks": 2}', "tasks"),
+        (b'{"command": ["x"], "env": {"A": "1", "A": "2"}}', "A"),
+        (b'{"command": ["x"], "tasks": {"min": 1, "max": 2, "min": 2}}', "min"),
+    ],
+)
+def test_a_member_given_twice_is_refused(reader: Client, text: bytes, member: str) -> None:
+    reply = reader.post("/v1/jobs", text)
+    assert (reply.status, reply.code) == (422, "invalid")
+    assert reply.body["member"] == member
+
+
+def test_a_name_in_two_objects_is_not_given_twice(alice: Client) -> None:
+    body = b'{"command": ["x", "\\"tasks\\":", "tasks"], "env": {"command": "y", "tasks": ""}}'
+    assert alice.post("/v1/jobs", body).status == 201
+
+
+def counted(client: Client, line: str) -> float:
+    """A figure of the metrics, which all worlds of this process share."""
+    found = re.search(rf"^{re.escape(line)} (.*)$", client.get("/metrics").body.decode(), re.M)
+    return float(found[1]) if found else 0
+
+
+def test_a_client_that_hangs_up_in_its_body_is_no_fault(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, port = world.url.removeprefix("http://").split(":")
+    ann = world.user("ann")
+    faults = 'xce_api_refusals_total{code="internal"}'
+    departures = 'xce_api_requests_total{method="POST",route="/v1/jobs",status="400"}'
+    before = counted(ann, faults), counted(ann, departures)
+    for expects in ("", "Expect: 100-continue\r\n"):
+        with socket.create_connection((host, int(port)), timeout=10) as conn:
+            conn.sendall(
+                f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ann.token}\r\n"
+                f"Content-Length: 100\r\n{expects}\r\n{{".encode()
+            )
+    eventually(lambda: counted(ann, departures) == before[1] + 2, "both have gone")
+    assert counted(ann, faults) == before[0]
+    assert "fault" not in capsys.readouterr().out
 
 
 def test_a_body_above_one_mebibyte_is_too_large(reader: Client) -> None:

@@ -1,6 +1,7 @@
 """The OpenAPI document against the API itself: it leaves nothing out and makes nothing up."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from app.api.app import ApiSettings, create_app
 from tests.api.test_refusals import refused
 from tests.api.world import Client, World
 
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference-rest.md"
 METHODS = {"get", "post", "put", "delete"}
 
 
@@ -35,6 +37,34 @@ def test_every_route_is_described(document: Any) -> None:
         if method.lower() in METHODS and not route.path.startswith("/schema")
     }
     assert served == {(path, method) for path, method, _ in operations(document)}
+
+
+def told_in_the_reference() -> set[tuple[str, str]]:
+    """Every call of its table; `…/x` replaces or follows the last word of the one before it."""
+    text = REFERENCE.read_text().partition("## Calls")[2].partition("## Rules")[0]
+    found: set[tuple[str, str]] = set()
+    for cell in re.findall(r"^\| (.*?) \|", text, re.MULTILINE):
+        method = before = ""
+        for said in re.findall(r"`([^`]+)`", cell):
+            word, _, path = said.rpartition(" ")
+            method = word or method or "GET"
+            if path.startswith("…/"):
+                is_of_item = before.endswith("}")
+                path = (before if is_of_item else before.rpartition("/")[0]) + path[1:]
+            else:
+                before = path.partition("?")[0]
+            found.add((path.partition("?")[0], method.lower()))
+    return {(path, method) for path, method in found if path.startswith("/")}
+
+
+def test_the_reference_lists_every_call_and_no_other(document: Any) -> None:
+    served = {(anonymous(path), method) for path, method, _ in operations(document)}
+    told = {(anonymous(path), method) for path, method in told_in_the_reference()}
+    assert sorted(told - {("/schema", "get")}) == sorted(served)
+
+
+def anonymous(path: str) -> str:
+    return re.sub(r"\{\w+\}", "{}", path)
 
 
 def test_the_queries_described_are_those_that_are_known(still_world: World, document: Any) -> None:

@@ -250,15 +250,19 @@ async def test_a_withdrawn_task_makes_room_for_the_next_in_the_same_tick(stage: 
     assert stage.where(other) == {"A": 1}
 
 
-@pytest.mark.parametrize("trouble", ["drain", "silence"])
-async def test_a_host_that_is_not_fit_takes_nothing(stage: Stage, trouble: str) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [("drain", "exceeds_cluster"), ("silence", "capacity")]
+)
+async def test_a_host_that_is_not_fit_takes_nothing(
+    stage: Stage, trouble: str, reason: str
+) -> None:
     stage.host("A", 4)
     await stage.started(1)
     stage.host("B", 1)
     getattr(stage, trouble)("A")
     job = stage.submit(2)
     await stage.turn()
-    assert stage.request(2) == ("pending", "capacity")
+    assert stage.request(2) == ("pending", reason)
     assert stage.where(job) == {}
 
 

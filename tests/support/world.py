@@ -207,6 +207,7 @@ class World:
                     h.capacity,
                     used[h.id].taken_from(h.capacity, 1),
                     h.is_schedulable,
+                    h.state != "draining" and not h.is_drain_wanted,
                     h.labels,
                 )
                 for h in self.hosts.values()

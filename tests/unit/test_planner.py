@@ -146,8 +146,18 @@ def test_planning_again_without_a_change_plans_nothing() -> None:
 # Hosts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trouble", ["drain", "draining", "joining", "lost", "silent"])
-def test_a_host_that_is_not_fit_takes_nothing(trouble: str) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        ("joining", "capacity"),
+        ("lost", "capacity"),
+        ("silent", "capacity"),
+        # These come back only when an operator says so, as one that is down.
+        ("drain", "exceeds_cluster"),
+        ("draining", "exceeds_cluster"),
+    ],
+)
+def test_a_host_that_is_not_fit_takes_nothing(trouble: str, reason: str) -> None:
     world = cluster(4)
     host = world.host("A")
     if trouble == "drain":
@@ -158,7 +168,22 @@ def test_a_host_that_is_not_fit_takes_nothing(trouble: str) -> None:
         host.state = trouble
     world.submit(1)
     turn(world)
-    assert world.requests[1].reason == "capacity"
+    assert world.requests[1].reason == reason
+
+
+def test_tasks_on_a_drained_host_take_no_room_from_the_others() -> None:
+    world = cluster(4, 4)
+    job = world.submit(4)
+    turn(world)
+    [drained] = world.where(job)
+    other = "B" if drained == "A" else "A"
+    world.submit(4)
+    turn(world)
+    world.host(drained).is_drain_wanted = True
+    world.grow(job, 4)
+    turn(world)
+    assert list(world.where(job)) == [drained]
+    assert world.requests[3].reason == "capacity", f"{other} is full of others"
 
 
 def test_a_host_that_is_down_does_not_count_as_configured() -> None:
