@@ -36,7 +36,7 @@ def test_settings_are_listed_and_changed(world: World, xcecli: Types) -> None:
     assert yaml.safe_load(changed.out)["value"] == 2.5
     listed = xcecli("settings", who="root").out.splitlines()
     assert any(line.split()[:4] == ["poll_s", "2.5", "s", "root"] for line in listed)
-    for value, code, said in (("0", 4, "above 0"), ("x", 2, "not a valid float")):
+    for value, code, said in (("0", 4, "at least 0.01"), ("x", 2, "not a valid float")):
         refused = xcecli("setting", "poll_s", value, who="root")
         assert (refused.code, said in refused.err) == (code, True)
     assert xcecli("setting", "nonsense", 1, who="root").code == 3
