@@ -247,9 +247,10 @@ async def test_output_above_the_limits_loses_its_oldest_part(
     many = f"for i in 1 2 3 4 5 6 7 8; do {mib}; done"
     row = link.add("sh", "-c", f"{many}; {WAIT_FOR_GO}")
     await link.until(row, "running")
-    while "start" not in (told := (await read(link))[0]):
+    # It may be trimmed before it is whole, and then again.
+    while (told := (await read(link))[0]).get("start") != 4 * 2**20:
         await asyncio.sleep(0.05)
-    assert (told["size"], told["start"]) == (8 * 2**20, 4 * 2**20)
+    assert told["size"] == 8 * 2**20
     (host.run_dir / "jobs/1/go").touch()
     await link.until(row, "ended")
     while (answer := await read(link, state="ended"))[0]["start"] == 4 * 2**20:
