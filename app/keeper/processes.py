@@ -201,10 +201,14 @@ class Processes:
         """The main process has ended. That its child is gone ended the status pipe before."""
         while task.status_fd >= 0:
             self._read_status(task)
+        self._drain(task)
+        self._close_if_empty(task)
+
+    def _drain(self, task: Task) -> None:
+        """The main process is gone; the rest of the tree is its shim's to end."""
         task.state = DRAINING
         if task.cgroup is not None:
             self._groups.watch(task.cgroup)
-        self._close_if_empty(task)
 
     def _bury(self, pid: int) -> None:
         if pid == self.launcher.spare_pid:
@@ -221,7 +225,7 @@ class Processes:
 
     def _break(self, task: Task) -> None:
         """Its shim was killed. What it was the parent of is ours to end now, as far as we see."""
-        task.state = DRAINING
+        self._drain(task)
         task.is_broken = True
         self._kill(task, time.monotonic_ns())
 
@@ -326,13 +330,13 @@ class Processes:
 
     def _adopted_main_ended(self, task: Task) -> None:
         if task.is_open:
-            task.state = DRAINING
+            self._drain(task)
             self._close_if_empty(task)
 
     def _adopted_shim_ended(self, task: Task) -> None:
         if not task.is_open:
             return
-        task.state = DRAINING
+        self._drain(task)
         task.record = records.read_record(task.record.key)
         if task.is_empty:
             self._close_if_empty(task)

@@ -51,6 +51,7 @@ class Shim:
         self._pipes = pipes
         self._key_fd = key_fd
         self._report_fd = report_fd
+        self._identity: Identity = (0, 0)
         self._main_pid = -1
         self._status: int | None = None
         self._told: set[Identity] = set()  # Those that got their TERM.
@@ -84,6 +85,9 @@ class Shim:
         os.setsid()
         linux.become_parent_of_all("xce-shim")
         linux.hear_of_parents_death(LEARN)
+        own = proctable.look(os.getpid())
+        assert own is not None
+        self._identity = own.identity
         kept = sorted((*self._pipes, self._key_fd, self._report_fd))
         for low, high in zip([2, *kept], [*kept, DESCRIPTORS_MAX], strict=True):
             os.closerange(low + 1, high)
@@ -112,7 +116,7 @@ class Shim:
         if told:
             job_id, attempt, index = map(int, told.split())
             record = records.read_record((job_id, attempt, index))
-            self._record = record if record.shim[0] == os.getpid() else None
+            self._record = record if record.shim == self._identity else None
         else:
             self._record = self._find_record()
         now_ns = time.monotonic_ns()
@@ -123,8 +127,7 @@ class Shim:
             self._look_at_ns = now_ns
 
     def _find_record(self) -> Record | None:
-        own_pid = os.getpid()
-        return next((r for r in records.read_all() if r.shim[0] == own_pid), None)
+        return next((r for r in records.read_all() if r.shim == self._identity), None)
 
     def _watch(self) -> None:
         while True:
@@ -211,9 +214,13 @@ class Shim:
         # One call reaches a whole group at once, even while it forks. The number is the main
         # process's, which is sure to be its own until it was waited for. Most tasks are one
         # process that obeys at once, and then there is no rest to look for.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
             for number in _END:
                 os.killpg(self._main_pid, number)
+        except (ProcessLookupError, PermissionError):
+            # It has not made its group yet, or is another user's now.
+            self._terminate_rest()
+            return
         self._is_group_told = True
         self._rest_at_ns = time.monotonic_ns() + OBEDIENCE_NS
 
