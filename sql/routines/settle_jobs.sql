@@ -20,6 +20,10 @@ begin
       from xce.resize_request r
      where r.job_id = any (p_jobs)
        and r.is_open;
+    -- Before a start fails, or a job ends because nobody is left: a loss is no failure (PROTOCOL 23).
+    if exists (select from xce.task t where t.job_id = any (p_jobs) and t.loss_due) then
+        v_out := xce.join_effects(v_out, xce.settle_losses(p_jobs, p_now));
+    end if;
     if v_has.committed then
         v_out := xce.join_effects(v_out, xce.settle_started(p_jobs, p_now));
         v_out := xce.join_effects(v_out, xce.settle_failed(p_jobs, p_now));
