@@ -9,6 +9,7 @@ as $$
 declare
     v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
     v_has record;
+    v_has_loss boolean;
 begin
     -- None of the steps brings a request into a state that an earlier one looks for, so what is not
     -- there now need not be looked for; most often that is nearly all of it.
@@ -21,12 +22,17 @@ begin
      where r.job_id = any (p_jobs)
        and r.is_open;
     -- Before a start fails, or a job ends because nobody is left: a loss is no failure (PROTOCOL 23).
-    if exists (select from xce.task t where t.job_id = any (p_jobs) and t.loss_due) then
+    v_has_loss := exists (select from xce.task t where t.job_id = any (p_jobs) and t.loss_due);
+    if v_has_loss then
         v_out := xce.join_effects(v_out, xce.settle_losses(p_jobs, p_now));
     end if;
     if v_has.committed then
         v_out := xce.join_effects(v_out, xce.settle_started(p_jobs, p_now));
         v_out := xce.join_effects(v_out, xce.settle_failed(p_jobs, p_now));
+        -- One that waited for a grow has its answer now.
+        if v_has_loss then
+            v_out := xce.join_effects(v_out, xce.settle_losses(p_jobs, p_now));
+        end if;
     end if;
     v_out := xce.join_effects(v_out, xce.settle_running_jobs(p_jobs, p_now));
     if v_has.pending_shrinks then
