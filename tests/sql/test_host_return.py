@@ -61,6 +61,21 @@ def test_23_an_operators_word_is_evidence_and_ends_the_wait(story: Story) -> Non
     assert last_event(story, job) == ("requeue", "host_lost: h2")
 
 
+def test_29_a_worker_whose_host_was_vouched_for_registers_again_and_keeps_nothing(
+    story: Story,
+) -> None:
+    job = story.running_job({"h1": 1, "h2": 1})
+    silence(story, "h2")
+    story.operate("retire_host", "h2", confirm_dead=True)
+    with story.worker_of("h2"):
+        answer = story.one("select xce.worker_fetch(%s, true)", story.incarnations["h2"])
+    assert answer == {"stale": True}
+    live = {"job_id": job, "attempt": 1, "index": 1, "boot_id": "boot-1"}
+    assert story.register("h2", [live])["keep"] == []
+    assert story.fetch("h2") == []
+    assert state_of(story, "h2") == "down"
+
+
 def test_22_a_requeue_by_hand_waits_for_the_evidence_of_a_lost_host(story: Story) -> None:
     job = story.running_job({"h1": 1, "h2": 1}, fence="keep")
     silence(story, "h2")
