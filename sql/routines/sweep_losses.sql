@@ -61,7 +61,8 @@ $$;
 -- Purpose: tasks on lost hosts that may have a process, and when they are given up (PROTOCOL 23, 26, 27):
 --   when their keeper has ended them by the longest fence that it was given, counted from the last
 --   accepted heartbeat, with the grace of their stop and 5 s; and not before the job's `loss_grace_s`, where
---   the job waits for nothing else. Never where only evidence counts (`fence: keep`).
+--   the job waits for nothing else. Never where only evidence counts: with `fence: keep`, and on a host whose
+--   incarnation is not known, as after a restore.
 -- Locks: none.
 create or replace function xce.waiting_tasks()
 returns table (id bigint, job_id bigint, host_id bigint, due_at timestamptz)
