@@ -80,10 +80,26 @@ def await_attempt(live: Live, job: int, attempt: int, state: str = "running") ->
     eventually(is_there, f"attempt {attempt} {state}", within_s=LOSS_S)
 
 
+@contextmanager
+def cut_off(live: Live, host: str) -> Iterator[None]:
+    """The host's worker lives and reaches the database no more."""
+    with psycopg.connect(live.cluster.told["database_url"], autocommit=True) as conn:
+        row = conn.execute("select login from xce.host where name = %s", (host,)).fetchone()
+        assert row is not None
+        conn.execute(f'alter role "{row[0]}" nologin'.encode())
+        conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", row
+        )
+        try:
+            yield
+        finally:
+            conn.execute(f'alter role "{row[0]}" login'.encode())
+
+
 def test_h17_a_host_that_comes_back_runs_one_copy(brief: Live, tmp_path: Path) -> None:
     job = brief.running(*alone(tmp_path / "lock"), hosts=["h1"], grace_s=0)
     [first] = brief.processes_of(job)
-    with stopped(brief.worker_of("h1")):
+    with cut_off(brief, "h1"):
         await_attempt(brief, job, 2, "pending")
         assert not is_alive(first)
     await_attempt(brief, job, 2)
@@ -171,13 +187,15 @@ def test_h20_and_so_do_those_that_come_back_one_by_one(brief: Live) -> None:
     assert brief.client.job(job).attempt == 1
 
 
+@pytest.mark.parametrize("who", ["worker", "worker and keeper"])
 def test_h21_the_host_stops_its_task_before_the_leader_replaces_it(
-    brief: Live, tmp_path: Path
+    brief: Live, tmp_path: Path, who: str
 ) -> None:
     job = brief.running(*alone(tmp_path / "lock"), grace_s=0)
     host = brief.hosts(job)[0]
     [first] = brief.processes_of(job)
-    with stopped(brief.worker_of(host)):
+    pids = [brief.worker_of(host), *([brief.keeper_of(host)] if "keeper" in who else [])]
+    with stopped(*pids):
         eventually(lambda: not is_alive(first), "the fence")
         seen_at = brief.operator.host(host).last_seen_at
         assert brief.client.job(job).attempt == 1
