@@ -78,6 +78,7 @@ grant execute on function
     xce.drop_lease (text),
     xce.apply_plan (bigint, jsonb, timestamptz),
     xce.sweep_silence (bigint, timestamptz, timestamptz),
+    xce.sweep_losses (bigint, timestamptz, timestamptz),
     xce.sweep_deadlines (bigint, timestamptz),
     xce.settle_due (bigint, timestamptz),
     xce.expire_rows (timestamptz),
@@ -88,6 +89,7 @@ grant execute on function
     xce.day_begins (date, text),
     xce.staying_members (bigint),
     xce.claimed_tasks (bigint),
+    xce.waits_for_host (text, text),
     xce.read_feed (integer, xid8, bigint, integer),
     xce.held_back_since (),
     xce.list_migrations ()

@@ -1,5 +1,6 @@
 """Hosts: everybody may look; operators add, change, drain, resume, vouch for and remove them."""
 
+import asyncio
 import re
 from typing import LiteralString, get_args
 
@@ -22,12 +23,14 @@ from app.db.hosts import (
     RetireCall,
     WishCall,
     host_named,
+    jobs_to_shrink,
     list_hosts,
     login_of,
 )
+from app.db.resizes import ResizeCall
 from app.db.statements import statement
 from app.wire.fields import HostName
-from app.wire.hosts import Host, HostDown, HostPut, HostState
+from app.wire.hosts import Host, HostDown, HostDrain, HostPut, HostState
 from app.wire.jobs import Nothing
 from app.wire.pages import Page
 
@@ -138,7 +141,11 @@ async def retire_host(
 @post(
     f"{PATH}/{{name:str}}/drain",
     opt=doc(
-        "Let a host empty itself: nothing new starts there", gives=Host, status=202, body=Nothing
+        "Let a host empty itself: nothing new starts there",
+        gives=Host,
+        status=202,
+        body=HostDrain,
+        told="With `shrink` each job that has other tasks enough is asked to leave it.",
     ),
 )
 async def drain_host(
@@ -147,7 +154,13 @@ async def drain_host(
     caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
-    return await _wish(request, name, "drain", caller, services)
+    check_operator(caller)
+    Query(request)
+    ask, sha256 = await body_of(request, HostDrain)
+    answer = await _wish(request, (name, "drain", sha256), caller, services)
+    if ask.shrink:
+        await _shrink_off(request, name, caller, services, sha256)
+    return answer
 
 
 @post(
@@ -160,19 +173,40 @@ async def resume_host(
     caller: NamedDependency[Caller],
     services: NamedDependency[Services],
 ) -> Response[bytes]:
-    return await _wish(request, name, "resume", caller, services)
-
-
-async def _wish(
-    request: Asked, name: str, wish: str, caller: Caller, services: Services
-) -> Response[bytes]:
     check_operator(caller)
     Query(request)
     _, sha256 = await body_of(request, Nothing)
+    return await _wish(request, (name, "resume", sha256), caller, services)
+
+
+async def _shrink_off(
+    request: Asked, name: str, caller: Caller, services: Services, sha256: str
+) -> None:
+    """Ask the jobs on a host to leave it. What a job's own terms refuse stays, as in any drain."""
+    async with services.lent() as conn:
+        jobs = await jobs_to_shrink(conn, name)
+    calls = [
+        ResizeCall(
+            job_id=job,
+            if_match=None,
+            kind="shrink",
+            hosts=[name],
+            at_once=True,
+            **caller_facts(request, caller, f"/v1/jobs/{job}/resizes", sha256),
+        )
+        for job in jobs
+    ]
+    await asyncio.gather(*(services.resizes.ask(call) for call in calls))
+
+
+async def _wish(
+    request: Asked, call: tuple[str, str, str], caller: Caller, services: Services
+) -> Response[bytes]:
+    """`call` is the host's name, the wish and the body's digest."""
+    name, wish, sha256 = call
     _check_name(name)
     facts = caller_facts(request, caller, f"{PATH}/{name}/{wish}", sha256)
-    call = WishCall(name=name, wish=wish, **facts)
-    return await _changed(services, statement("wish_host"), call)
+    return await _changed(services, statement("wish_host"), WishCall(name=name, wish=wish, **facts))
 
 
 async def _changed(services: Services, query: LiteralString, call: HostCall) -> Response[bytes]:

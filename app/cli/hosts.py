@@ -41,11 +41,14 @@ def show(name: str, view: View) -> None:
 
 @host.command()
 @click.argument("name")
+@click.option(
+    "--shrink", is_flag=True, help="Ask jobs to give their tasks there back, where they may."
+)
 @output_option
-def drain(name: str, output: str) -> None:
+def drain(name: str, shrink: bool, output: str) -> None:
     """Start nothing new on the host NAME; it is down once it is empty."""
     with client() as api:
-        print_one(api.drain(name), output, SHOWN)
+        print_one(api.drain(name, shrink=shrink), output, SHOWN)
 
 
 @host.command()

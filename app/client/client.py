@@ -14,7 +14,7 @@ from app.client.output import Output
 from app.wire.encoding import decode, encode
 from app.wire.events import Event, EventPage
 from app.wire.fields import Range
-from app.wire.hosts import Host, HostDown, HostPut
+from app.wire.hosts import Host, HostDown, HostDrain, HostPut
 from app.wire.jobs import Job, JobSubmit, Nothing, Task
 from app.wire.pages import Page
 from app.wire.reports import Allocation, HistoryItem, Usage, UsageReport
@@ -190,8 +190,9 @@ class Client:
         """Make a host, or give it another size and other labels."""
         return self._put(_host(name), size, Host)
 
-    def drain(self, name: str) -> Host:
-        return self._post(f"{_host(name)}/drain", Nothing(), Host)
+    def drain(self, name: str, *, shrink: bool = False) -> Host:
+        """Start nothing new there; with `shrink` jobs that can leave it are asked to."""
+        return self._post(f"{_host(name)}/drain", HostDrain(shrink), Host)
 
     def resume(self, name: str) -> Host:
         return self._post(f"{_host(name)}/resume", Nothing(), Host)

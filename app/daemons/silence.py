@@ -1,4 +1,4 @@
-"""When silent hosts may be judged at all (PROTOCOL 32)."""
+"""When silent hosts, and the tasks of lost ones, may be judged at all (PROTOCOL 32)."""
 
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ SAY_AGAIN_S = 30.0
 
 
 class Silence:
-    """The chore that finds lost hosts, and its doubts.
+    """The chore that finds lost hosts and gives their tasks up, and its doubts.
 
     A new leader cannot tell a silent host from one that could not reach the database while nobody
     led; a clock that jumped makes all hosts look silent; and many that fall silent together are
@@ -41,7 +41,16 @@ class Silence:
             logger().warning("database_clock_jumped", at=str(found.at), waits_s=silent_s)
         elif found.verdict == "paused" and elapsed_s() - self._said_at_s >= SAY_AGAIN_S:
             self._said_at_s = elapsed_s()
-            logger().error("many_hosts_silent", silent=found.silent, judged="not")
+            logger().error("many_hosts_silent", silent=found.found, judged="not")
+        return found.rings + await self._give_up_tasks(epoch)
+
+    async def _give_up_tasks(self, epoch: int) -> list[str]:
+        """By the clock that was believed a moment ago; `_expected` is None where it was not."""
+        if self._seen is None:
+            return []
+        found = await self._housekeeping.sweep_losses(epoch, self._expected())
+        if found.found:
+            logger().warning("tasks_lost", tasks=found.found)
         return found.rings
 
     def _expected(self) -> datetime | None:

@@ -11,21 +11,23 @@ from app.db.connect import connect
 from app.db.errors import Unavailable, translated
 
 SWEEP_SILENCE = "select * from xce.sweep_silence(%s, null, %s)"
+SWEEP_LOSSES = "select * from xce.sweep_losses(%s, null, %s)"
 SWEEP_DEADLINES = "select xce.sweep_deadlines(%s)"
 SETTLE_DUE = "select xce.settle_due(%s)"
 EXPIRE_ROWS = "select xce.expire_rows()"
 
 
 class Sweep(Struct, frozen=True):
-    """What a look for silent hosts came to: `judged`, or why not: `jumped` or `paused`.
+    """What a look for lost hosts or tasks came to: `judged`, or why not: `jumped` or `paused`.
 
-    `at` is the database's clock then, `silent` how many hosts had been silent for too long.
+    `at` is the database's clock then, `found` how many hosts had been silent for too long, or how
+    many tasks were lost.
     """
 
     rings: list[str]
     at: datetime
     verdict: str
-    silent: int
+    found: int
 
 
 class Housekeeping:
@@ -41,6 +43,13 @@ class Housekeeping:
         `expected` is what the database's clock should say now; None where nobody can tell.
         """
         return Sweep(*await self._row(SWEEP_SILENCE, epoch, expected))
+
+    async def sweep_losses(self, epoch: int, expected: datetime | None) -> Sweep:
+        """Tasks of lost hosts whose fence and grace are over end, and their jobs by their policy.
+
+        Nothing does while the clock has jumped away from `expected`.
+        """
+        return Sweep(*await self._row(SWEEP_LOSSES, epoch, expected))
 
     async def sweep_deadlines(self, epoch: int) -> list[str]:
         """Requests and starts whose time is up end."""

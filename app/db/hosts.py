@@ -7,6 +7,7 @@ from app.db.calls import Call
 from app.db.connect import Pool
 from app.db.logins import host_login_name
 from app.db.reads import selected
+from app.db.statements import statement
 from app.wire.hosts import Host, HostPut
 
 
@@ -56,6 +57,12 @@ async def host_named(conn: Connection, name: str) -> Host | None:
     """The host that bears this name now."""
     found = await list_hosts(conn, name=name)
     return found[0] if found else None
+
+
+async def jobs_to_shrink(conn: Connection, name: str) -> list[int]:
+    """Running jobs that a shrink could take off the host of this name, ascending."""
+    cursor = await conn.execute(statement("jobs_to_shrink"), {"name": name})
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def login_of(pool: Pool, name: str) -> str:

@@ -44,6 +44,16 @@ class HostPut(Struct, frozen=True, forbid_unknown_fields=True):
     labels: Labels = {}
 
 
+class HostDrain(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/hosts/{name}/drain`.
+
+    `shrink` also asks each job to give its tasks there back, where its minimum allows that; a job
+    whose head is there cannot.
+    """
+
+    shrink: bool = False
+
+
 class HostDown(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of `POST /v1/hosts/{name}/down`: the operator vouches that a lost host is off.
 

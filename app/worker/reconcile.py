@@ -109,6 +109,8 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     exit_code: int | None = None
     signal: int | None = None
     lost: bool = False
+    #: The loss is the host's: what a cut-off host's fence ended.
+    by_fence: bool = False
     reason: str | None = None
     cpu_used_us: int | None = None
     mem_peak_mib: int | None = None
@@ -221,6 +223,7 @@ def _gone(process: Observed) -> Report:
         signal=process.signal,
         # What a cut-off host's fence ended is a loss, not the task's failure (PROTOCOL 23).
         lost=process.phase == "lost" or process.by_fence,
+        by_fence=process.by_fence,
         reason=process.reason,
         cpu_used_us=process.cpu_used_us,
         mem_peak_mib=process.mem_peak_mib,

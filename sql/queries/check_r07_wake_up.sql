@@ -21,4 +21,10 @@ select 'R7', format('job %s', j.id), 'stopping although it has no open task and 
  where j.state = 'stopping'
    and not exists (select from xce.task t where t.job_id = j.id and t.is_open)
    and not exists (select from xce.resize_request r where r.job_id = j.id and r.is_open)
+union all
+select 'R7', format('job %s', t.job_id), format('the loss of task %s was not acted on', t.index)
+  from xce.task t
+ where t.loss_due
+   and not exists (select from xce.resize_request r
+                    where r.job_id = t.job_id and r.kind = 'grow' and r.state = 'committed')
  order by 2

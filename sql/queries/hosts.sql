@@ -2,7 +2,8 @@
 select h.id,
        h.name,
        h.state,
-       h.reason,
+       -- Silent, and not judged yet, or not at all while many are (PROTOCOL 32).
+       case when h.state in ('joining', 'up', 'draining') and b.last_seen_at < s.since then 'silent' else h.reason end as reason,
        h.drain_wanted,
        h.cpus,
        h.mem_mib,
@@ -18,4 +19,5 @@ select h.id,
   from wanted w
   join xce.host h on h.id = w.id
   left join xce.heartbeat b on b.host_id = h.id
+ cross join (select clock_timestamp() - xce.seconds(xce.setting_value('silent_s')) as since offset 0) s
  order by h.id

@@ -2,7 +2,7 @@
 select j.id,
        j.name,
        j.state,
-       j.reason,
+       nullif(concat_ws('; ', j.reason, xce.waits_for_host(a.lost_hosts, j.fence)), '') as reason,
        u.name as owner,
        p.name as project,
        q.name as queue,
@@ -44,7 +44,8 @@ select j.id,
  cross join lateral (
        select count(*) filter (where t.is_member)::integer as tasks,
               count(*) filter (where t.state = 'running')::integer as running_tasks,
-              coalesce(array_agg(distinct h.name order by h.name) filter (where t.is_member), '{}') as hosts
+              coalesce(array_agg(distinct h.name order by h.name) filter (where t.is_member), '{}') as hosts,
+              string_agg(distinct h.name, ', ' order by h.name) filter (where h.state = 'lost') as lost_hosts
          from xce.task t
          join xce.host h on h.id = t.host_id
         where t.job_id = j.id

@@ -8,7 +8,7 @@ select r.id,
        r.deadline_at,
        r.kind,
        r.state,
-       r.reason,
+       nullif(concat_ws('; ', r.reason, xce.waits_for_host(lost.hosts, j.fence)), '') as reason,
        r.tasks_asked,
        r.tasks_min,
        r.tasks_max,
@@ -38,6 +38,15 @@ select r.id,
          join xce.host h on h.id = l.host_id
         where l.request_id = r.id
        ) held
+ cross join lateral (
+       select string_agg(distinct h.name, ', ' order by h.name) as hosts
+         from xce.task t
+         join xce.host h on h.id = t.host_id
+        where r.state in ('committed', 'stopping')
+          and (t.request_id = r.id or t.shrink_id = r.id)
+          and t.is_open
+          and h.state = 'lost'
+       ) lost
  where %(user_id)s::bigint is null
     or j.owner_id = %(user_id)s::bigint
  order by r.id

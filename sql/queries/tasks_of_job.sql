@@ -4,7 +4,8 @@ select t.index,
        h.name as host,
        t.state,
        t.how,
-       t.reason,
+       nullif(concat_ws('; ', t.reason,
+                        case when t.is_open and h.state = 'lost' then xce.waits_for_host(h.name, j.fence) end), '') as reason,
        t.exit_code,
        t.signal,
        t.cpu_used_us * 0.000001 as cpu_used_s,
@@ -16,6 +17,7 @@ select t.index,
        t.ended_at
   from xce.task t
   join xce.host h on h.id = t.host_id
+  join xce.job j on j.id = t.job_id
  where t.job_id = %(job_id)s::bigint
    and case when %(states)s::text[] is null then t.is_open or %(all)s::boolean
             else t.state = any (%(states)s::text[]) end

@@ -12,7 +12,6 @@ declare
     v_hosts bigint[] := xce.hosts_of_folders(p_names, p_folders);
     v_jobs bigint[] := array(select distinct j from unnest(v_hosts) as h (id), unnest(xce.jobs_on_host(h.id)) as j order by 1);
     v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
-    v_rings text[] := '{}';
     v_now timestamptz;
     v_host bigint;
 begin
@@ -29,11 +28,7 @@ begin
     loop
         v_out := xce.join_effects(v_out, xce.mark_lost(v_host, null, v_now));
     end loop;
-    foreach v_host in array v_hosts
-    loop
-        v_rings := v_rings || xce.empty_lost_host(v_host, v_jobs, null, v_now);
-    end loop;
-    return xce.distinct_rings(v_rings || xce.free_hosts(v_out, v_now));
+    return xce.empty_lost_hosts(v_hosts, v_jobs, null, v_now, v_out);
 end;
 $$;
 

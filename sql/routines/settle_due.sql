@@ -60,6 +60,8 @@ as $$
                and exists (select from xce.task t where t.shrink_id = r.id and not t.is_member)
             or r.state in ('pending', 'placed') and r.kind = 'grow')
     union
+    select t.job_id from xce.task t where t.loss_due
+    union
     select j.id
       from xce.job j
      where j.is_open

@@ -15,14 +15,23 @@ begin
     select coalesce(bool_or(r.kind = 'shrink' and r.state = 'pending'), false) as pending_shrinks,
            coalesce(bool_or(r.state = 'committed'), false) as committed,
            coalesce(bool_or(r.state = 'stopping'), false) as stopping,
-           coalesce(bool_or(r.kind = 'grow' and r.state in ('pending', 'placed')), false) as waiting_grows
+           coalesce(bool_or(r.kind = 'grow' and r.state in ('pending', 'placed')), false) as waiting_grows,
+           exists (select from xce.task t where t.job_id = any (p_jobs) and t.loss_due) as losses
       into v_has
       from xce.resize_request r
      where r.job_id = any (p_jobs)
        and r.is_open;
+    -- Before a start fails, or a job ends because nobody is left: a loss is no failure (PROTOCOL 23).
+    if v_has.losses then
+        v_out := xce.join_effects(v_out, xce.settle_losses(p_jobs, p_now));
+    end if;
     if v_has.committed then
         v_out := xce.join_effects(v_out, xce.settle_started(p_jobs, p_now));
         v_out := xce.join_effects(v_out, xce.settle_failed(p_jobs, p_now));
+        -- One that waited for a grow has its answer now.
+        if v_has.losses then
+            v_out := xce.join_effects(v_out, xce.settle_losses(p_jobs, p_now));
+        end if;
     end if;
     v_out := xce.join_effects(v_out, xce.settle_running_jobs(p_jobs, p_now));
     if v_has.pending_shrinks then

@@ -41,7 +41,8 @@ end;
 $$;
 
 -- Purpose: take back what is undecided in committed requests whose start deadline passed; what came up
---   then decides them (settle_jobs). Where the minimum is out of reach they fail with that reason.
+--   then decides them (settle_jobs). Where the minimum is out of reach they fail with that reason, but a
+--   start that waits for what a lost host has only fails by the loss, which is no failure (PROTOCOL 6, 23).
 -- Locks: task. Raises: RZ422.
 create or replace function xce.pass_start_deadline(p_jobs bigint[], p_now timestamptz, p_epoch bigint)
 returns xce.effects
@@ -58,6 +59,7 @@ begin
           join xce.resize_request r on r.id = p.id
          where r.start_deadline_at <= p_now
            and p.undecided > 0
+           and not xce.waits_for_loss(p.id, p.need - p.came_up)
          order by p.id
     loop
         v_undecided := array(select t.id from xce.task t
@@ -78,6 +80,21 @@ begin
     end loop;
     return v_out;
 end;
+$$;
+
+-- Purpose: whether a start lacks what only tasks on lost hosts, or on hosts that are just returning, can
+--   still bring. Locks: none.
+create or replace function xce.waits_for_loss(p_id bigint, p_lacking bigint)
+returns boolean
+language sql
+stable
+as $$
+    select p_lacking > 0 and count(*) >= p_lacking
+      from xce.task t
+      join xce.resize_request r on r.id = t.request_id and r.kind = 'start'
+      join xce.host h on h.id = t.host_id and h.state in ('lost', 'joining')
+     where t.request_id = p_id
+       and t.outcome is null
 $$;
 
 -- Purpose: running jobs whose current attempt has run for its limit, counted from when its start

@@ -2,8 +2,9 @@
 --   transaction, because until the worker returns it can neither claim nor report (PROTOCOL 28).
 --   Judged again under the locks; a host that a job came to since its jobs were locked is left to the
 --   next pass. Nothing is judged, and the verdict says why, when this clock is more than 2 s away from
---   p_expected, the caller's last `at` plus what its own monotonic clock counted since ("jumped"), or when
---   three hosts or more and over 30 % of all are silent together ("paused", PROTOCOL 32).
+--   p_expected, the caller's last `at` plus what its own monotonic clock counted since ("jumped", and
+--   fences count anew), or when three hosts or more and over `mass_loss_percent` of all fall silent
+--   together ("paused", PROTOCOL 32).
 -- Locks: fence, job, request, task, host, heartbeat, each ascending. Raises: RZ410, RZ422.
 create or replace function xce.sweep_silence(
     p_epoch bigint,
@@ -26,9 +27,12 @@ begin
     v_hosts := array(select h.id from xce.silent_hosts(at) h order by h.id);
     rings := '{}';
     silent := cardinality(v_hosts);
-    verdict := case when abs(extract(epoch from at - p_expected)) > 2 then 'jumped'
-                    when silent >= 3 and silent > 0.3 * (select count(*) from xce.heard_hosts()) then 'paused'
+    verdict := case when xce.is_far(at, p_expected) then 'jumped'
+                    when silent > 0 and xce.is_mass_loss(at) then 'paused'
                     else 'judged' end;
+    if verdict = 'jumped' then
+        insert into xce.clock_jump (at, expected_at) values (sweep_silence.at, p_expected);
+    end if;
     if verdict <> 'judged' or silent = 0 then
         return next;
         return;
@@ -49,6 +53,39 @@ begin
     rings := xce.free_hosts(v_out, at);
     return next;
 end;
+$$;
+
+-- Purpose: whether a clock is away from where it should be; not where nobody can tell. Locks: none.
+create or replace function xce.is_far(p_at timestamptz, p_expected timestamptz)
+returns boolean
+language sql
+immutable
+as $$
+    select coalesce(abs(extract(epoch from p_at - p_expected)) > 2, false)
+$$;
+
+-- Purpose: whether so many hosts fall silent together that the network is likelier than they (PROTOCOL
+--   32). Heartbeats of hosts that were cut off at one moment are up to an interval apart, so those that are
+--   silent but for one interval count too, and those that were judged within the last one.
+-- Locks: none.
+create or replace function xce.is_mass_loss(p_now timestamptz)
+returns boolean
+language sql
+stable
+as $$
+    select count(*) filter (where x.last_seen_at < p_now - xce.seconds(s.silent_s - s.heartbeat_s)) >= 3
+       and count(*) filter (where x.last_seen_at < p_now - xce.seconds(s.silent_s - s.heartbeat_s))
+           > xce.setting_value('mass_loss_percent') / 100 * count(*)
+      from (select xce.setting_value('silent_s') as silent_s, xce.setting_value('heartbeat_s') as heartbeat_s offset 0) s
+     cross join lateral (
+           select h.last_seen_at from xce.heard_hosts() h
+           union all
+           select b.last_seen_at
+             from xce.host h
+             join xce.heartbeat b on b.host_id = h.id
+            where h.state = 'lost'
+              and b.last_seen_at >= p_now - xce.seconds(s.silent_s + s.heartbeat_s)
+           ) x
 $$;
 
 -- Purpose: hosts of which a worker registered once and that are not lost or down. Locks: none.
@@ -99,7 +136,8 @@ as $$
      where h.last_seen_at < p_now - xce.seconds(xce.setting_value('silent_s'))
 $$;
 
--- Purpose: declare one silent host lost, whose locks and jobs the caller holds.
+-- Purpose: declare one silent host lost, whose locks and jobs the caller holds. What was assigned there
+--   cannot come back with the host, so `on_host_loss` need not wait where it belonged to a start.
 -- Locks: none of its own. Raises: RZ422.
 create or replace function xce.mark_lost(p_host bigint, p_epoch bigint, p_now timestamptz)
 returns xce.effects
@@ -116,6 +154,7 @@ begin
         perform xce.raise_generation(array(select distinct t.job_id from xce.task t where t.id = any (v_assigned)), true);
         v_out := xce.join_effects(v_out, xce.take_back_tasks(v_assigned, 'controller', 'host_lost', p_now,
                                                              p_reason => 'its host is lost', p_epoch => p_epoch));
+        perform xce.note_losses(v_assigned);
     end if;
     return v_out;
 end;

@@ -5,7 +5,8 @@
 --   fence that the keeper is known to count with; without it the longest that it was ever given stands.
 --   After a restore the answer says `is_paused`: then nothing is claimed, and nothing to be changed there.
 -- Locks: task (skipping those being withdrawn), host (joining only), heartbeat last.
--- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between).
+-- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between) and
+--   something was done that must be undone.
 create or replace function xce.worker_fetch(
     p_incarnation bigint,
     p_is_clear boolean,
@@ -58,7 +59,10 @@ begin
            set last_seen_at = greatest(b.last_seen_at, v_now)
          where b.host_id = v_host.id
            and b.incarnation = p_incarnation;
-        if not found then
+        if not found and v_claimed = '{}' and v_rings = '{}' then
+            -- It was lost and vouched for since: nothing was done that would have to be undone.
+            return '{"stale": true}';
+        elsif not found then
             raise exception 'incarnation % of host % is over', p_incarnation, v_host.name using errcode = 'RZ410';
         end if;
     end if;

@@ -124,6 +124,29 @@ begin
         perform xce.raise_generation(v_unannounced, true);
     end if;
     perform xce.advance_tasks(v_ids, 'gone', 'worker', p_now, v_facts);
+    if p_reports @> '[{"lost": true}]' then
+        perform xce.note_losses(xce.lost_with_host(p_reports, v_ids));
+    end if;
     return row(v_ids, '{}'::bigint[], array['xce_plan', 'xce_watch'])::xce.effects;
 end;
+$$;
+
+-- Purpose: of these tasks, those that were lost because their host was: its keeper ended them by the fence,
+--   or it was started again since they were claimed. Any other loss is an end that nobody saw.
+-- Locks: none.
+create or replace function xce.lost_with_host(p_reports jsonb, p_ids bigint[])
+returns bigint[]
+language sql
+stable
+as $$
+    select array_agg(t.id order by t.id)
+      from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer, lost boolean, by_fence boolean)
+      join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
+      join xce.host h on h.id = t.host_id
+      left join xce.incarnation c on c.host_id = h.id and c.incarnation = t.incarnation
+      left join xce.incarnation n on n.host_id = h.id and n.incarnation = h.incarnation
+     where t.id = any (p_ids)
+       and t.how = 'lost'
+       and r.lost
+       and (r.by_fence or c.boot_id <> n.boot_id)
 $$;

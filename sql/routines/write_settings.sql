@@ -44,6 +44,7 @@ as $$
                     when s.name = 'silent_s' then 604800
                     when s.name = 'fence_s' then 31536000
                     when s.unit = 'days' then 100000
+                    when s.unit = '%' then 100
                     else 100000000 end as most,
                case s.unit when 's' then 0.01 else 0 end as least
           from xce.setting s

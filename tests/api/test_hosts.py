@@ -148,3 +148,32 @@ def test_hosts_are_listed_page_by_page_and_by_state(world: World, operator: Clie
     assert rest["next"] is None
     listed = operator.get("/v1/hosts?state=down").body["items"]
     assert [host["name"] for host in listed] == ["h2"]
+
+
+def test_a_drain_with_shrink_asks_whoever_may_leave(
+    world: World, operator: Client, alice: Client, job_id: int
+) -> None:
+    body = {"command": ["true"], "tasks": 3, "max_tasks": 4}
+    firm = alice.post("/v1/jobs", body | {"min_tasks": 3}).body["id"]
+    with world.database.connect() as conn:
+        conn.execute("update xce.host set cpus = 3 where name = 'h1'")
+    world.start(firm)
+    tasks = alice.get(f"/v1/jobs/{firm}/tasks").body["items"]
+    assert [task["host"] for task in tasks] == ["h1", "h2", "h2"]
+    key = {"Idempotency_Key": "drain-1"}
+    drained = operator.post("/v1/hosts/h2/drain", {"shrink": True}, **key)
+    assert (drained.status, drained.body["state"]) == (202, "draining")
+    asked = alice.get(f"/v1/jobs/{job_id}/resizes").body["items"]
+    assert [(one["kind"], one["state"], one["origin"]) for one in asked] == [
+        ("shrink", "stopping", "operator")
+    ]
+    assert asked[0]["task_indices"] == [2]
+    assert alice.get(f"/v1/jobs/{firm}/resizes").body["items"] == []
+    again = operator.post("/v1/hosts/h2/drain", {"shrink": True}, **key)
+    assert again.headers["Idempotent-Replay"] == "true"
+    operator.post("/v1/hosts/h1/drain", {"shrink": True})
+    assert len(alice.get(f"/v1/jobs/{job_id}/resizes").body["items"]) == 1
+
+
+def test_a_drain_of_no_such_host_with_shrink_is_404(operator: Client) -> None:
+    assert refused(operator.post("/v1/hosts/h9/drain", {"shrink": True})) == (404, "not_found")

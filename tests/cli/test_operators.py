@@ -123,3 +123,13 @@ def test_completion_prints_a_script(world: World, xcecli: Types, shell: str) -> 
     told = xcecli("completion", shell)
     assert (told.code, "_XCECLI_COMPLETE" in told.out) == (0, True)
     assert xcecli("completion", "tcsh").code == 2
+
+
+def test_a_drain_with_shrink_takes_jobs_off_the_host(world: World, xcecli: Types) -> None:
+    world.hosts("h1", "h2", cpus=1)
+    job = submitted(xcecli, "--tasks", 2, "--min-tasks", 1)
+    world.start(job)
+    drained = xcecli("host", "drain", "h2", "--shrink", "-o", "json", who="root")
+    assert json.loads(drained.out)["state"] == "draining"
+    asked = json.loads(xcecli("resize", "list", job, "-o", "json").out)
+    assert [(one["kind"], one["task_indices"]) for one in asked["items"]] == [("shrink", [1])]

@@ -9,7 +9,7 @@ from tests.support.worker import add_host, login_url
 from tests.system.processes import run
 
 EDITED = "update xce.migration set sha256 = 'x' where name like '0002%'"
-OLD = "delete from xce.migration where name like '0006%'"
+OLD = "delete from xce.migration where name = (select max(name) from xce.migration)"
 NEW = "insert into xce.migration (name, sha256, is_breaking) values ('9999_x.sql', 'x', true)"
 LATER = "insert into xce.migration (name, sha256, is_breaking) values ('9999_x.sql', 'x', false)"
 NONE = "drop schema xce cascade"

@@ -293,6 +293,14 @@ def sweep_h2(story: Story) -> Act:
     return lambda s: s.one("select rings from xce.sweep_silence(%s)", s.epoch)
 
 
+def sweep_losses(story: Story, jobs: list[int]) -> Act:
+    """Of h2, whose fence is over; what its jobs stop or lose frees room on h1."""
+    assigned(story, jobs)
+    story.fetch("h2")
+    sweep_h2(story)(story)
+    return lambda s: s.one("select rings from xce.sweep_losses(%s)", s.epoch)
+
+
 def sweep_deadlines(story: Story, jobs: list[int]) -> Act:
     assigned(story, jobs)
     later = "clock_timestamp() + interval '1 hour'"
@@ -368,6 +376,7 @@ ENTRY_POINTS: list[tuple[Scene, str]] = [
     (settle_due, "fence job request task host"),
     (sweep_silence, "fence job request task host heartbeat"),
     (sweep_one, "fence job request task host heartbeat"),
+    (sweep_losses, "fence job request task host heartbeat"),
     (sweep_deadlines, "fence job request task host"),
     (report, "job request task host heartbeat"),
     (fetch, "task heartbeat"),

@@ -29,8 +29,8 @@ def abandon(story: Story, **folders: str) -> list[str]:
 
 
 def test_its_tasks_are_lost_and_its_room_is_free(story: Story) -> None:
-    job = story.running_job({"h1": 1, "h2": 2}, max_tasks=5)
-    other = story.running_job({"h2": 1})
+    job = story.running_job({"h1": 1, "h2": 2}, max_tasks=5, on_host_loss="shrink")
+    other = story.running_job({"h2": 1}, on_host_loss="exit")
     serve(story, "h2", "f2")
     assert "xce_plan" in abandon(story, h2="f2")
     assert state_of(story, "h2") == "lost"
@@ -56,7 +56,7 @@ def test_what_is_assigned_is_withdrawn_and_what_is_held_waits_again(story: Story
 
 
 def test_several_at_once_with_a_request_that_spans_them(story: Story) -> None:
-    job = story.running_job({"h1": 1, "h2": 1, "h3": 1}, max_tasks=9)
+    job = story.running_job({"h1": 1, "h2": 1, "h3": 1}, max_tasks=9, on_host_loss="shrink")
     held = story.grow(job, 2)
     story.place(held, {"h2": 1, "h3": 1}, commit=False)
     serve(story, "h2", "f2")
@@ -82,7 +82,7 @@ def test_a_host_that_another_folder_serves_is_left_alone(story: Story) -> None:
 def test_another_folders_tasks_are_taken_over_once_their_fence_is_over(
     story: Story, data: UpFolder, since_s: int, fence: str, is_taken: bool
 ) -> None:
-    job = story.running_job({"h1": 1}, fence=fence, grace_s=10)
+    job = story.running_job({"h1": 1}, fence=fence, grace_s=10, on_host_loss="exit")
     serve(story, "h1", "theirs")
     story.conn.execute(
         "update xce.heartbeat set last_seen_at = clock_timestamp() - make_interval(secs => %s)",

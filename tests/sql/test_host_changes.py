@@ -74,7 +74,7 @@ def test_a_size_below_what_is_used_or_held_is_refused_with_figures(story: Story)
 
 
 def test_retire_ends_a_lost_hosts_tasks_and_gives_everything_back(story: Story) -> None:
-    job = story.running_job({"h1": 1, "h2": 2}, max_tasks=9)
+    job = story.running_job({"h1": 1, "h2": 2}, max_tasks=9, on_host_loss="shrink")
     shrink = story.shrink(job, tasks=[2])
     story.stop(shrink)
     held = story.grow(job, 1)

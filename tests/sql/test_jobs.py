@@ -400,9 +400,11 @@ def test_a_job_that_cannot_be_settled_holds_up_no_other(story: Story) -> None:
     story.conn.execute("begin")
 
 
-def test_23_what_the_fence_ended_is_not_the_jobs_failure(story: Story) -> None:
+def test_21_an_end_that_nobody_saw_is_not_the_jobs_failure_nor_its_hosts_loss(
+    story: Story,
+) -> None:
     job = story.running_job({"h1": 1, "h2": 1}, min_tasks=1)
-    story.gone(job, 1, None, signal=15, lost=True, reason="stopped by the fence of its host")
+    story.gone(job, 1, None, lost=True)
     assert story.tasks(job) == {0: "running", 1: "lost"}
     story.gone(job, 0)
     assert (story.job(job)["state"], story.job(job)["exit_code"]) == ("done", 0)

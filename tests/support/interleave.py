@@ -21,6 +21,7 @@ GLANCE_S = 0.001
 STORY_TABLES = (
     "history",
     "tick",
+    "clock_jump",
     "idempotency_key",
     "allocation",
     "hold",

@@ -154,7 +154,7 @@ def test_kill_9_at_any_moment_of_a_later_start_or_stop_keeps_the_tasks_in_order(
 def test_hosts_missing_at_the_next_start_are_lost_and_more_are_added(data: Path) -> None:
     with up("--data", str(data), "--workers", "4", "--cpus", "1") as cluster:
         client = cluster.client()
-        job_id = running(client, cluster, tasks=4, min_tasks=1)
+        job_id = running(client, cluster, tasks=4, min_tasks=1, on_host_loss="shrink")
         cluster.kill()
     with up("--data", str(data), "--workers", "1", "--cpus", "1") as cluster:
         client, operator = cluster.client(), cluster.client(is_operator=True)

@@ -160,4 +160,4 @@ def test_23_what_the_fence_ended_is_told_as_lost() -> None:
     ended = process("ended", signal=15, by_fence=True)
     [report] = actions(wanted("running"), processes=(ended,))
     assert isinstance(report, Report)
-    assert (report.lost, report.signal) == (True, 15)
+    assert (report.lost, report.by_fence, report.signal) == (True, True, 15)
