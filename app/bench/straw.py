@@ -1,6 +1,7 @@
 """A process of stub workers: hosts whose tasks are only rows, each with its login and its bell."""
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -22,12 +23,9 @@ async def serve(url: str) -> None:
         reports = [said for task in msgspec.json.decode(answer)["tasks"] for said in about(task)]
         if reports:
             await link.report(incarnation, msgspec.json.encode(reports))
-            continue
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
                 await link.bell.wait()
-        except TimeoutError:
-            continue
 
 
 def about(task: dict[str, Any]) -> list[dict[str, Any]]:

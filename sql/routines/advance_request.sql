@@ -1,5 +1,5 @@
 -- Purpose: the only writer of a request's state. Moves all of p_ids along p_event and writes their
---   history. The caller holds the jobs' locks and has judged; an edge that the table does not have
+--   history. With its commit a request names the tasks that were made for it. The caller holds the jobs' locks and has judged; an edge that the table does not have
 --   for this actor is a broken program, not an answer.
 -- Locks: request. Raises: RZ422.
 create or replace function xce.advance_requests(
@@ -36,6 +36,9 @@ begin
                version = r.version + 1,
                changed = pg_current_xact_id(),
                tasks_granted = coalesce(m.granted, r.tasks_granted),
+               task_indices = case when p_event = 'commit' and m.kind <> 'shrink'
+                                   then array(select t.index from xce.task t where t.request_id = r.id order by t.index)
+                                   else r.task_indices end,
                committed_at = case when p_event = 'commit' then p_now else r.committed_at end,
                start_deadline_at = case when p_event = 'commit' then p_now + xce.seconds(j.start_s)
                                         else r.start_deadline_at end,
@@ -52,7 +55,7 @@ begin
     select m.kind, m.id, m.version, p_now, m.job_id, m.attempt, m.source, p_event, m.target,
            p_actor, p_actor_id, m.reason,
            case when m.granted is not null then jsonb_build_object('tasks_granted', m.granted) end,
-           m.generation, p_epoch, xce.era()
+           m.generation, p_epoch, (select xce.era())
       from moved m;
     get diagnostics v_moved = row_count;
     if v_moved <> coalesce(cardinality(p_ids), 0) then

@@ -17,6 +17,7 @@ language plpgsql
 as $$
 declare
     v_moved bigint;
+    v_has_ended boolean;
 begin
     with moving as (
         select t.id, t.state as source, e.target, e.target = 'ended' as is_end, i.facts
@@ -47,17 +48,22 @@ begin
           from moving m
          where t.id = m.id
         returning t.id, t.version, t.job_id, t.attempt, m.source, m.target, m.facts
+    ),
+    written as (
+        insert into xce.history (lifecycle, row_id, version, at, job_id, attempt, source, event, target,
+                                 actor, actor_id, reason, detail, generation, epoch, era)
+        select 'task', m.id, m.version, p_now, m.job_id, m.attempt, m.source, p_event, m.target,
+               p_actor, p_actor_id, coalesce(m.facts ->> 'reason', m.facts ->> 'stop_cause'), m.facts,
+               j.generation, p_epoch, (select xce.era())
+          from moved m
+          join xce.job j on j.id = m.job_id
     )
-    insert into xce.history (lifecycle, row_id, version, at, job_id, attempt, source, event, target,
-                             actor, actor_id, reason, detail, generation, epoch, era)
-    select 'task', m.id, m.version, p_now, m.job_id, m.attempt, m.source, p_event, m.target,
-           p_actor, p_actor_id, coalesce(m.facts ->> 'reason', m.facts ->> 'stop_cause'), m.facts,
-           j.generation, p_epoch, xce.era()
-      from moved m
-      join xce.job j on j.id = m.job_id;
-    get diagnostics v_moved = row_count;
+    select count(*), coalesce(bool_or(m.target = 'ended'), false) into v_moved, v_has_ended from moved m;
     if v_moved <> coalesce(cardinality(p_ids), 0) then
         raise exception 'task: % may not % all of %', p_actor, p_event, p_ids using errcode = 'RZ422';
+    end if;
+    if not v_has_ended then
+        return;
     end if;
     update xce.allocation a
        set during = tstzrange(lower(a.during),

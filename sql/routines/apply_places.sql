@@ -31,15 +31,15 @@ begin
       order by h.id for no key update;
     effects := row('{}'::bigint[], '{}'::bigint[], xce.free_hosts(effects, p_now))::xce.effects;
     select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}') into refused
-      from xce.judge_requests(v_places, p_decisions, p_now) j
+      from xce.judge_requests(p_decisions, p_now) j
      where j.code is not null;
-    v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
+    v_places := xce.without_refused(v_places, refused);
     if cardinality(v_places) > 0 then
         refused := refused || (select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}')
                                  from xce.judge_hosts(v_places, p_now) j);
-        v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
+        v_places := xce.without_refused(v_places, refused);
         refused := refused || xce.judge_order(v_places);
-        v_places := array(select p from unnest(v_places) as p where not refused ? (p.ordinal)::text);
+        v_places := xce.without_refused(v_places, refused);
         v_at := greatest(p_now, xce.last_ranges_end(array(select p.job_id from unnest(v_places) as p)));
         effects := xce.join_effects(effects, xce.write_places(v_places, p_epoch, v_at));
     end if;
@@ -52,6 +52,20 @@ begin
         effects := xce.join_effects(effects, xce.commit_held(v_committed, p_epoch, v_at));
     end if;
     return next;
+end;
+$$;
+
+-- Purpose: the placements of the decisions that are not refused; most often these are all. Locks: none.
+create or replace function xce.without_refused(p_places xce.placement[], p_refused jsonb)
+returns xce.placement[]
+language plpgsql
+immutable
+as $$
+begin
+    if p_refused = '{}' then
+        return p_places;
+    end if;
+    return array(select p from unnest(p_places) as p where not p_refused ? (p.ordinal)::text);
 end;
 $$;
 
@@ -90,23 +104,23 @@ $$;
 
 -- Purpose: what refuses a place or commit for the request's and the job's sake (PROTOCOL 14, 18); code
 --   is null where nothing does. Locks: none.
-create or replace function xce.judge_requests(p_places xce.placement[], p_decisions jsonb, p_now timestamptz)
+create or replace function xce.judge_requests(p_decisions jsonb, p_now timestamptz)
 returns table (ordinal integer, code text)
 language sql
 stable
 as $$
-    with sized as (
-        select p.ordinal, sum(p.tasks) as tasks from unnest(p_places) as p group by p.ordinal
-    ),
-    asked as (
+    with asked as (
         select (d.ordinality - 1)::integer as ordinal, d.value ->> 'do' as "do", r.*,
                (d.value ->> 'request_version')::bigint as believed,
                (d.value ->> 'job_version')::bigint as job_believed,
-               coalesce(s.tasks, 0) as tasks,
-               sum(coalesce(s.tasks, 0)) over (partition by r.job_id order by d.ordinality) as running_sum
+               s.tasks,
+               sum(s.tasks) over (partition by r.job_id order by d.ordinality) as running_sum
           from jsonb_array_elements(p_decisions) with ordinality as d
           join xce.resize_request r on r.id = (d.value ->> 'request_id')::bigint
-          left join sized s on s.ordinal = d.ordinality - 1
+         cross join lateral (
+               select coalesce(sum((h ->> 1)::integer), 0) as tasks
+                 from jsonb_array_elements(case when d.value ->> 'do' = 'place' then d.value -> 'hosts' else '[]' end) as h
+               ) s
          where d.value ->> 'do' in ('place', 'commit')
     )
     select a.ordinal,
@@ -138,7 +152,7 @@ as $$
     select (p_host).state = 'up' and not (p_host).drain_wanted
        and exists (select from xce.heartbeat b
                     where b.host_id = (p_host).id
-                      and b.last_seen_at >= p_now - xce.seconds(xce.setting_value('silent_s')))
+                      and b.last_seen_at >= p_now - xce.seconds((select s.value from xce.setting s where s.name = 'silent_s')))
 $$;
 
 -- Purpose: PROTOCOL 17: a grow does not pass an older one of its job that still waits, be it that the

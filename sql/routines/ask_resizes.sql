@@ -123,10 +123,11 @@ language plpgsql
 stable
 as $$
 declare
-    v_delta integer := (p_call ->> 'to')::integer - xce.staying_members(p_job.id);
+    v_delta integer;
 begin
     ask := p_call;
     if p_call ->> 'kind' = 'to' then
+        v_delta := (p_call ->> 'to')::integer - xce.staying_members(p_job.id);
         refusal := xce.refuse_size(p_job, (p_call ->> 'to')::integer);
         ask := (p_call - 'tasks' - 'count') || case when v_delta < 0 then jsonb_build_object('kind', 'shrink', 'count', -v_delta, 'hosts', null)
                               else jsonb_build_object('kind', 'grow', 'min', v_delta, 'max', v_delta) end;

@@ -9,13 +9,16 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_host xce.host := xce.my_host();
     v_now timestamptz;
-    v_jobs bigint[];
-    v_out xce.effects;
-    v_accepted integer;
+    v_named record;
+    v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
+    v_accepted integer := 0;
 begin
     if v_host.incarnation <> p_incarnation or v_host.state = 'lost' then
         return '{"stale": true, "accepted": 0, "old_news": 0, "rings": []}';
@@ -25,24 +28,25 @@ begin
         raise exception 'the database was restored and waits for an operator' using errcode = 'RZ410';
     end if;
     -- Only jobs that are or were here: a host's login must not be able to lock anybody else's.
-    v_jobs := array(select distinct t.job_id
-                      from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer)
-                      join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
-                     where t.host_id = v_host.id);
-    perform from xce.job j where j.id = any (v_jobs) order by j.id for no key update;
-    perform from xce.resize_request r where r.job_id = any (v_jobs) and r.is_open order by r.id for no key update;
-    perform from xce.task t
-       join jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer)
-         on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
-      where t.host_id = v_host.id
-      order by t.id
-        for no key update of t;
+    select array_agg(distinct t.job_id) as jobs, array_agg(distinct t.id) as tasks,
+           array_agg(distinct t.id) filter (where r.event = 'up') as up, bool_or(r.event = 'gone') as has_gone
+      into v_named
+      from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer, event text)
+      join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
+     where t.host_id = v_host.id;
+    perform from xce.job j where j.id = any (v_named.jobs) order by j.id for no key update;
+    perform from xce.resize_request r where r.job_id = any (v_named.jobs) and r.is_open order by r.id for no key update;
+    perform from xce.task t where t.id = any (v_named.tasks) order by t.id for no key update;
     v_now := clock_timestamp();
-    v_accepted := xce.record_ups(v_host.id, p_reports, v_now);
-    v_out := xce.record_ends(v_host.id, p_reports, v_now);
-    v_accepted := v_accepted + cardinality(v_out.ended);
+    if v_named.up is not null then
+        v_accepted := xce.record_ups(v_named.up, v_now);
+    end if;
+    if v_named.has_gone then
+        v_out := xce.record_ends(v_host.id, p_reports, v_now);
+        v_accepted := v_accepted + cardinality(v_out.ended);
+    end if;
     if v_accepted > 0 then
-        v_out := xce.join_effects(v_out, xce.settle_jobs(v_jobs, v_now));
+        v_out := xce.join_effects(v_out, xce.settle_jobs(v_named.jobs, v_now));
         v_out.rings := xce.free_hosts(v_out, v_now);
     end if;
     perform from xce.heartbeat b
@@ -58,22 +62,16 @@ begin
 end;
 $$;
 
--- Purpose: `up` for tasks that are starting: exec succeeded, and they count as come up. Answers how
---   many moved. Locks: task (held). Raises: RZ422.
-create or replace function xce.record_ups(p_host bigint, p_reports jsonb, p_now timestamptz)
+-- Purpose: `up` for those of these tasks that are starting: exec succeeded, and they count as come up.
+--   Answers how many moved. Locks: task (held). Raises: RZ422.
+create or replace function xce.record_ups(p_ids bigint[], p_now timestamptz)
 returns integer
 language plpgsql
 as $$
 declare
-    v_ids bigint[];
+    v_ids bigint[] := array(select t.id from xce.task t where t.id = any (p_ids) and t.state = 'starting');
 begin
-    select array_agg(distinct t.id) into v_ids
-      from jsonb_to_recordset(p_reports) as r (job_id bigint, attempt integer, index integer, event text)
-      join xce.task t on t.job_id = r.job_id and t.attempt = r.attempt and t.index = r.index
-     where r.event = 'up'
-       and t.host_id = p_host
-       and t.state = 'starting';
-    if v_ids is null then
+    if v_ids = '{}' then
         return 0;
     end if;
     perform xce.advance_tasks(v_ids, 'up', 'worker', p_now,

@@ -86,16 +86,20 @@ language plpgsql
 as $$
 declare
     v_requests bigint[] := array(select distinct p.request_id from unnest(p_places) as p order by 1);
-    v_jobs bigint[] := array(select distinct p.job_id from unnest(p_places) as p order by 1);
     v_starting bigint[];
     v_job bigint;
 begin
     v_starting := array(select r.job_id from xce.resize_request r
                          where r.id = any (v_requests) and r.kind = 'start' order by r.job_id);
-    perform xce.raise_generation(array(select unnest(v_jobs) except select unnest(v_starting)), false);
-    if cardinality(v_starting) > 0 then
-        perform xce.raise_generation(v_starting, true);
-    end if;
+    -- One update a job: a row that its own transaction wrote before has all its foreign keys looked up again.
+    update xce.job j
+       set generation = j.generation + 1,
+           revision = j.revision + case when j.id = any (v_starting) then 1 else 0 end,
+           version = j.version + 1,
+           next_index = j.next_index + x.tasks,
+           changed = pg_current_xact_id()
+      from (select p.job_id, sum(p.tasks) as tasks from unnest(p_places) as p group by p.job_id) x
+     where j.id = x.job_id;
     foreach v_job in array v_starting
     loop
         perform xce.advance_job(v_job, 'start', 'controller', p_now, null, p_epoch);
@@ -107,8 +111,9 @@ begin
 end;
 $$;
 
--- Purpose: the tasks of committed placements, with their history and allocation ranges.
--- Locks: task (new), job (held). Raises: unique_violation when an index would live twice (R3).
+-- Purpose: the tasks of committed placements, with their history and allocation ranges. Their indices
+--   are the last that their jobs have given out.
+-- Locks: task (new). Raises: unique_violation when an index would live twice (R3).
 create or replace function xce.insert_tasks(p_places xce.placement[], p_epoch bigint, p_now timestamptz)
 returns void
 language plpgsql
@@ -116,42 +121,30 @@ as $$
 begin
     with numbered as (
         select p.request_id, p.job_id, p.host_id,
-               row_number() over (partition by p.job_id order by p.request_id, p.place, n) - 1 as nth
+               row_number() over (partition by p.job_id order by p.request_id desc, p.place desc, n desc) as nth_last
           from unnest(p_places) as p
          cross join generate_series(1, p.tasks) as n
     ),
     made as (
         insert into xce.task (job_id, attempt, index, host_id, request_id, state, cpus, mem_mib, gpus, assigned_at)
-        select n.job_id, j.attempt, j.next_index + n.nth, n.host_id, n.request_id, 'assigned',
+        select n.job_id, j.attempt, j.next_index - n.nth_last, n.host_id, n.request_id, 'assigned',
                j.cpus, j.mem_mib, j.gpus, p_now
           from numbered n
           join xce.job j on j.id = n.job_id
-         order by n.job_id, n.nth
+         order by n.job_id, n.nth_last desc
         returning id, job_id, attempt, index, host_id, request_id, cpus, mem_mib, gpus
     ),
     ranged as (
         insert into xce.allocation (task_id, job_id, attempt, task_index, host_id, cpus, mem_mib, gpus, during)
         select m.id, m.job_id, m.attempt, m.index, m.host_id, m.cpus, m.mem_mib, m.gpus, tstzrange(p_now, null)
           from made m
-    ),
-    written as (
-        insert into xce.history (lifecycle, row_id, version, at, job_id, attempt, source, event, target,
-                                 actor, detail, generation, epoch, era)
-        select 'task', m.id, 1, p_now, m.job_id, m.attempt, 'none', 'assign', 'assigned', 'controller',
-               jsonb_build_object('index', m.index, 'host_id', m.host_id, 'request_id', m.request_id),
-               j.generation, p_epoch, xce.era()
-          from made m
-          join xce.job j on j.id = m.job_id
-    ),
-    counted as (
-        update xce.job j
-           set next_index = j.next_index + x.tasks
-          from (select n.job_id, count(*) as tasks from numbered n group by n.job_id) x
-         where j.id = x.job_id
     )
-    update xce.resize_request r
-       set task_indices = x.indices
-      from (select m.request_id, array_agg(m.index order by m.index) as indices from made m group by m.request_id) x
-     where r.id = x.request_id;
+    insert into xce.history (lifecycle, row_id, version, at, job_id, attempt, source, event, target,
+                             actor, detail, generation, epoch, era)
+    select 'task', m.id, 1, p_now, m.job_id, m.attempt, 'none', 'assign', 'assigned', 'controller',
+           jsonb_build_object('index', m.index, 'host_id', m.host_id, 'request_id', m.request_id),
+           j.generation, p_epoch, (select xce.era())
+      from made m
+      join xce.job j on j.id = m.job_id;
 end;
 $$;
