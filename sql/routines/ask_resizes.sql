@@ -6,10 +6,15 @@ returns table (ordinal integer, answer jsonb)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
     v_call record;
     v_one record;
+    v_ask jsonb;
+    v_job xce.job;
+    v_turn bigint := 1;
+    v_grows jsonb[] := '{}';
     v_now timestamptz;
     v_out xce.effects := row('{}', '{}', '{}')::xce.effects;
 begin
@@ -25,59 +30,99 @@ begin
       order by r.id
         for no key update;
     v_now := coalesce(p_now, clock_timestamp());
-    for v_call in select c.value, c.ordinality::integer - 1 as place
+    -- In turns of at most one call for each job: the next is judged by what this one left. The grows of a
+    -- turn are written together, because a statement for each costs more than all that it does.
+    for v_call in select c.value, c.ordinality::integer - 1 as place,
+                         row_number() over (partition by c.value -> 'job_id' order by c.ordinality) as turn
                     from jsonb_array_elements(p_calls) with ordinality as c
+                   order by turn, place
     loop
+        if v_call.turn > v_turn then
+            return query select g.ordinal, g.answer from xce.accept_grows(v_grows, v_now) g;
+            v_turn := v_call.turn;
+            v_grows := '{}';
+        end if;
         ordinal := v_call.place;
         answer := coalesce(xce.refuse_token(v_call.value), xce.replay_key(v_call.value));
         if answer is null then
-            select x.answer, x.effects into v_one from xce.ask_resize(v_call.value, v_now) x;
-            answer := v_one.answer;
-            v_out := xce.join_effects(v_out, v_one.effects);
+            select j.* into v_job from xce.job j where j.id = (v_call.value ->> 'job_id')::bigint;
+            answer := xce.refuse_resize(v_job, v_call.value);
         end if;
-        return next;
+        if answer is null then
+            select x.refusal, x.ask into answer, v_ask from xce.judge_resize(v_job, v_call.value) x;
+        end if;
+        if answer is null and v_call.value ->> 'kind' = 'grow' then
+            v_grows := v_grows || (v_ask || jsonb_build_object('ordinal', ordinal));
+        else
+            if answer is null then
+                select x.answer, x.effects into v_one from xce.accept_resize(v_job, v_ask, v_call.value, v_now) x;
+                answer := v_one.answer;
+                v_out := xce.join_effects(v_out, v_one.effects);
+            end if;
+            return next;
+        end if;
     end loop;
+    return query select g.ordinal, g.answer from xce.accept_grows(v_grows, v_now) g;
     perform xce.free_hosts(v_out, v_now);
 end;
 $$;
 
--- Purpose: judge and accept one resize of a job whose lock the caller holds. With `at_once` a shrink
---   that nothing stands against is stopped here too: giving room back needs no leader (R8), and a
+-- Purpose: write grows that were judged, of as many jobs. Each is its call with its `ordinal`, which the
+--   answer has too. Locks: request (new), idempotency key. Raises: unique_violation.
+create or replace function xce.accept_grows(p_grows jsonb[], p_now timestamptz)
+returns table (ordinal integer, answer jsonb)
+language plpgsql
+as $$
+begin
+    if p_grows = '{}' then
+        return;
+    end if;
+    return query
+    with asked as (
+        select g.value, r.id
+          from xce.ask_requests(
+                   array(select (g ->> 'job_id')::bigint from unnest(p_grows) as g), p_grows,
+                   array(select xce.caller_actor(g) from unnest(p_grows) as g),
+                   array(select (g ->> 'user_id')::bigint from unnest(p_grows) as g), p_now) r
+          join unnest(p_grows) as g (value) on (g.value ->> 'job_id')::bigint = r.job_id
+    ),
+    kept as (
+        insert into xce.idempotency_key (user_id, method, path, key, body_sha256, status, resource, resource_id, created_at)
+        select (a.value ->> 'user_id')::bigint, a.value ->> 'method', a.value ->> 'path', a.value ->> 'key',
+               a.value ->> 'body_sha256', 202, 'resize', a.id, p_now
+          from asked a
+         where a.value ->> 'key' is not null
+    )
+    select (a.value ->> 'ordinal')::integer, xce.acceptance(202, a.id, array['xce_plan', 'xce_watch'])
+      from asked a;
+end;
+$$;
+
+-- Purpose: write a shrink or a size that was judged, p_ask being what p_call asks for. With `at_once` a
+--   shrink that nothing stands against is stopped here too: giving room back needs no leader (R8), and a
 --   turn of the wheel would only find the same again. Else it waits for one, pending.
--- Locks: request, task. Raises: RZ422.
-create or replace function xce.ask_resize(p_call jsonb, p_now timestamptz)
+-- Locks: request, task, idempotency key; the caller holds the job. Raises: RZ422, unique_violation.
+create or replace function xce.accept_resize(p_job xce.job, p_ask jsonb, p_call jsonb, p_now timestamptz)
 returns table (answer jsonb, effects xce.effects)
 language plpgsql
 as $$
 declare
-    v_job xce.job;
-    v_ask jsonb;
-    v_id bigint;
+    v_id bigint := xce.ask_request(p_job.id, p_ask, xce.caller_actor(p_call), (p_call ->> 'user_id')::bigint, p_now);
     v_stop record;
     v_is_stopped boolean := false;
 begin
     effects := row('{}', '{}', '{}')::xce.effects;
-    select j.* into v_job from xce.job j where j.id = (p_call ->> 'job_id')::bigint;
-    answer := xce.refuse_resize(v_job, p_call);
-    if answer is null then
-        select x.refusal, x.ask into answer, v_ask from xce.judge_resize(v_job, p_call) x;
-    end if;
-    if answer is not null then
-        return next;
-        return;
-    end if;
-    v_id := xce.ask_request(v_job, v_ask, xce.caller_actor(p_call), (p_call ->> 'user_id')::bigint, p_now);
-    if v_ask ->> 'kind' = 'shrink' then
+    if p_ask ->> 'kind' = 'shrink' then
         update xce.task t
            set shrink_id = v_id
-         where t.job_id = v_job.id
-           and t.attempt = v_job.attempt
-           and t.index in (select x::integer from jsonb_array_elements_text(v_ask -> 'task_indices') as x);
+         where t.job_id = p_job.id
+           and t.attempt = p_job.attempt
+           and t.index in (select x::integer from jsonb_array_elements_text(p_ask -> 'task_indices') as x);
     end if;
     if p_call ->> 'kind' = 'to' then
-        effects := xce.supersede_grows(v_job.id, v_id, p_now);
+        effects := xce.supersede_grows(p_job.id, v_id, p_now);
     end if;
-    if v_ask ->> 'kind' = 'shrink' and (p_call ->> 'at_once')::boolean then
+    if p_ask ->> 'kind' = 'shrink' and (p_call ->> 'at_once')::boolean then
         select x.is_stopped, x.effects into v_stop from xce.stop_at_once(v_id, p_now) x;
         v_is_stopped := v_stop.is_stopped;
         effects := xce.join_effects(effects, v_stop.effects);
@@ -135,7 +180,9 @@ begin
     if refusal is null and ask ->> 'kind' = 'shrink' then
         select s.refusal, s.ask into refusal, ask from xce.judge_shrink(p_job, ask) s;
     elsif refusal is null then
-        refusal := xce.refuse_unknown_hosts(p_call);
+        if p_call ->> 'hosts' is not null or p_call ->> 'exclude_hosts' is not null then
+            refusal := xce.refuse_unknown_hosts(p_call);
+        end if;
         if refusal is null and p_call ->> 'kind' = 'grow' then
             refusal := xce.refuse_grow(p_job, (ask ->> 'max')::integer);
         end if;
