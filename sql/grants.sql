@@ -97,7 +97,7 @@ grant execute on function
 
 grant execute on function
     xce.worker_register (text, text, jsonb, text, text, text),
-    xce.worker_fetch (bigint, boolean, numeric),
+    xce.worker_fetch (bigint, boolean, numeric, boolean),
     xce.worker_report (bigint, jsonb),
     xce.worker_redeem (bigint, bytea),
     xce.list_migrations ()

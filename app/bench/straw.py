@@ -19,7 +19,7 @@ async def serve(url: str) -> None:
     incarnation = terms["incarnation"]
     while True:
         link.bell.clear()
-        answer = await link.fetch(incarnation, is_clear=True, fence_s=None)
+        answer = await link.fetch(incarnation, is_clear=True, fence_s=None, is_full=False)
         reports = [said for task in msgspec.json.decode(answer)["tasks"] for said in about(task)]
         if reports:
             await link.report(incarnation, msgspec.json.encode(reports))

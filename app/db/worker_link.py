@@ -15,7 +15,7 @@ from app.db.ticket_link import TicketLink
 from app.runtime.logs import logger
 
 REGISTER = "select xce.worker_register(%s, %s, %s::text::jsonb, %s, %s, %s)::text"
-FETCH = "select xce.worker_fetch(%s, %s, %s::float8::numeric)::text"
+FETCH = "select xce.worker_fetch(%s, %s, %s::float8::numeric, %s)::text"
 REPORT = "select xce.worker_report(%s, %s::text::jsonb)::text"
 
 
@@ -58,8 +58,10 @@ class WorkerLink:
             await self._listen(host_channel(host_id))
         return answer
 
-    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
-        return await self._ask(FETCH, (incarnation, is_clear, fence_s))
+    async def fetch(
+        self, incarnation: int, *, is_clear: bool, fence_s: float | None, is_full: bool
+    ) -> bytes:
+        return await self._ask(FETCH, (incarnation, is_clear, fence_s, is_full))
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:
         return await self._ask(REPORT, (incarnation, reports.decode()))

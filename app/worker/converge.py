@@ -45,6 +45,7 @@ class Converger:
         self._rows: frozenset[Key] = frozenset()
         self._fetched = 0
         self._has_fetched = False
+        self._knows_all = False
         self._told_clear = False
         self._is_cleared = False
         self._settings = Fetched(stale=True)
@@ -109,6 +110,7 @@ class Converger:
         self._is_cleared = False
         self._terms = terms
         self._has_fetched = False
+        self._knows_all = False
         self._due_at_s = 0.0
 
     async def _fetch(self) -> None:
@@ -122,6 +124,7 @@ class Converger:
             self._terms.incarnation,
             is_clear=self._told_clear,
             fence_s=self._processes.fence_s,
+            is_full=not self._knows_all,
         )
         if answer.stale:
             self._end_incarnation()
@@ -138,14 +141,27 @@ class Converger:
         self._due_at_s = sent_at_s + min(share * answer.heartbeat_s, answer.poll_s)
         if answer.is_paused:
             self._rows = frozenset()
+            # What the ids of a restored database name is told anew.
+            self._knows_all = False
         else:
-            self._is_cleared |= self._told_clear
-            self._tasks.learn(answer.tasks)
-            self.written.learn(answer.tasks, host=self._terms.host)
-            self._rows = open_rows(self._tasks.desired)
+            self._learn(answer)
         # Before any start: the keeper refuses to exec behind a fence that has run out.
         if answer.is_heartbeat:
             self._processes.renew_fence(answer.fence_s, sent_at_s=sent_at_s)
+
+    def _learn(self, answer: Fetched) -> None:
+        assert self._terms is not None
+        running = self._tasks.recalled(answer.running)
+        self._knows_all = running is not None
+        if running is None:
+            logger().warning("unknown_task_runs", known=len(self._tasks.desired))
+            self._due_at_s = 0.0
+            return
+        tasks = (*answer.tasks, *running)
+        self._is_cleared |= self._told_clear
+        self._tasks.learn(tasks)
+        self.written.learn(tasks, host=self._terms.host)
+        self._rows = open_rows(self._tasks.desired)
 
     def _end_incarnation(self) -> None:
         logger().warning("incarnation_over")

@@ -37,10 +37,13 @@ class Link(Protocol):
         """
         ...
 
-    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
+    async def fetch(
+        self, incarnation: int, *, is_clear: bool, fence_s: float | None, is_full: bool
+    ) -> bytes:
         """Claim what is assigned here, send the heartbeat, and get all that should run.
 
         `fence_s` is what the keeper is known to count its fence with; None where nobody knows.
+        Unless `is_full`, what runs is named by its id alone.
         """
         ...
 
@@ -83,6 +86,7 @@ class Fetched(msgspec.Struct, frozen=True):
     Only an answer that is a heartbeat renews the fence: the controller counts from no other. The
     settings are those of the moment, so that a change of one holds within an exchange. `is_paused`:
     the database was restored and does not know yet what should run, so nothing is to be changed.
+    Unless it was asked for in full, `running` are the ids of tasks that were told earlier.
     """
 
     stale: bool
@@ -95,6 +99,7 @@ class Fetched(msgspec.Struct, frozen=True):
     output_max_mib: float = 256
     output_keep_mib: float = 64
     tasks: tuple[Desired, ...] = ()
+    running: tuple[int, ...] = ()
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
@@ -129,8 +134,12 @@ class Exchange:
         )
         return _REGISTERED.decode(answer)
 
-    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> Fetched:
-        answer = await self._link.fetch(incarnation, is_clear=is_clear, fence_s=fence_s)
+    async def fetch(
+        self, incarnation: int, *, is_clear: bool, fence_s: float | None, is_full: bool
+    ) -> Fetched:
+        answer = await self._link.fetch(
+            incarnation, is_clear=is_clear, fence_s=fence_s, is_full=is_full
+        )
         return _FETCHED.decode(answer)
 
     async def report(self, incarnation: int, reports: list[Report]) -> Acknowledged:

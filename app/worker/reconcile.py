@@ -52,6 +52,7 @@ class Desired(msgspec.Struct, frozen=True, gc=False):
     launch: Launch | None = None
     stdout: str | None = None
     stderr: str | None = None
+    task_id: int = 0
 
     @property
     def key(self) -> Key:

@@ -1,6 +1,6 @@
 """The tasks this host knows, each driven by a machine of the task's lifecycle."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -51,6 +51,15 @@ class Tasks:
                 self._adopt(said)
             else:
                 self._follow(task, said)
+
+    def recalled(self, ids: Collection[int]) -> list[Desired] | None:
+        """Tasks that were told earlier and run by now; None where one of them was not."""
+        if not ids:
+            return []
+        known = {task.desired.task_id: task.desired for task in self._known.values()}
+        if not known.keys() >= set(ids):
+            return None
+        return [replace(known[task_id], state="running") for task_id in ids]
 
     def acknowledge(self, reports: Iterable[Report]) -> None:
         """The database has these reports: what they say is now its own word."""

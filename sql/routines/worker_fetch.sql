@@ -3,6 +3,8 @@
 --   that is hardly older than the last one is left out, and the answer says so: the keeper may count
 --   its fence only from an exchange that the controller counts from too (PROTOCOL 26). p_fence_s is the
 --   fence that the keeper is known to count with; without it the longest that it was ever given stands.
+--   Where not p_is_full the worker remembers what it was told of each task since it registered: then those
+--   that run are told by their ids alone, which is most of a busy host's.
 --   After a restore the answer says `is_paused`: then nothing is claimed, and nothing to be changed there.
 -- Locks: task (skipping those being withdrawn), host (joining only), heartbeat last.
 -- Raises: RZ404, RZ422; RZ410 when the incarnation ended while this ran (a sweep came between) and
@@ -10,7 +12,8 @@
 create or replace function xce.worker_fetch(
     p_incarnation bigint,
     p_is_clear boolean,
-    p_fence_s numeric default null
+    p_fence_s numeric default null,
+    p_is_full boolean default true
 )
 returns json
 language plpgsql
@@ -23,6 +26,7 @@ declare
     v_now timestamptz;
     v_setting jsonb := (select jsonb_object_agg(s.name, s.value) from xce.setting s);
     v_fence_s numeric := (v_setting ->> 'fence_s')::numeric;
+    v_open record;
     v_claimed bigint[] := '{}';
     v_rings text[] := '{}';
     v_is_heartbeat boolean;
@@ -32,9 +36,17 @@ begin
         return '{"stale": true}';
     end if;
     v_is_paused := xce.is_paused();
-    if v_host.state in ('up', 'draining') and not v_is_paused then
+    -- Read once, because a host may have thousands that run and only run.
+    select array_agg(t.id) filter (where t.state = 'assigned') as assigned,
+           array_agg(t.id) filter (where t.state <> 'assigned' and (p_is_full or t.state <> 'running')) as told,
+           array_agg(t.id) filter (where t.state = 'running' and not p_is_full) as running
+      into v_open
+      from xce.task t
+     where t.host_id = v_host.id
+       and t.is_open;
+    if v_host.state in ('up', 'draining') and not v_is_paused and v_open.assigned is not null then
         v_claimed := array(select t.id from xce.task t
-                            where t.host_id = v_host.id and t.state = 'assigned'
+                            where t.id = any (v_open.assigned) and t.state = 'assigned'
                             order by t.id for no key update skip locked);
     end if;
     -- After the claim's locks: a claim must not be older in history than what it claims.
@@ -80,7 +92,10 @@ begin
                              'output_max_mib', v_setting -> 'output_max_mib',
                              'output_keep_mib', v_setting -> 'output_keep_mib',
                              'is_paused', v_is_paused, 'rings', v_rings,
-                             'tasks', case when v_is_paused then '[]' else xce.desired_tasks(v_host) end);
+                             'tasks', case when v_is_paused then '[]'
+                                           else xce.desired_tasks(v_host, v_claimed || v_open.told) end,
+                             'running', case when v_is_paused or v_open.running is null then '[]'
+                                             else array_to_json(v_open.running) end);
 end;
 $$;
 
@@ -103,12 +118,12 @@ begin
 end;
 $$;
 
--- Purpose: what should have a process on a host, and how to launch what is starting. A task that is
---   assigned yet is not part of it: nobody has claimed it. Where its output goes is told of all, because a
+-- Purpose: what should have a process on a host, of these tasks, and how to launch what is starting. A task
+--   that is assigned yet is not part of it: nobody has claimed it. Where its output goes is told of all, because a
 --   worker that was started again knows it of none. Text rather than jsonb, which costs five times as much
 --   to build: a host's tasks are told at each of its exchanges.
 -- Locks: none.
-create or replace function xce.desired_tasks(p_host xce.host)
+create or replace function xce.desired_tasks(p_host xce.host, p_tasks bigint[])
 returns json
 language sql
 stable
@@ -125,7 +140,7 @@ as $$
               join xce.job j on j.id = t.job_id
               join xce.job_launch l on l.job_id = j.id
               join xce.user_account u on u.id = j.owner_id
-             where t.host_id = p_host.id
+             where t.id = any (p_tasks)
                and t.is_open
                and t.state <> 'assigned') d
 $$;

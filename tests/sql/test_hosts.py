@@ -94,6 +94,21 @@ def test_a_message_of_an_old_incarnation_changes_nothing(story: Story) -> None:
     assert story.tasks(job) == {0: "running"}
 
 
+def test_a_worker_that_remembers_is_told_by_their_ids_what_runs(story: Story) -> None:
+    job = story.running_job({"h1": 2}, max_tasks=5)
+    story.place(story.grow(job, 1), {"h1": 1})
+    with story.worker_of("h1"):
+        answer = story.one(
+            "select xce.worker_fetch(%s, true, null, false)", story.incarnations["h1"]
+        )
+    running = story.conn.execute(
+        "select t.id from xce.task t where t.job_id = %s and t.state = 'running' order by 1", (job,)
+    ).fetchall()
+    assert [(task["index"], task["state"]) for task in answer["tasks"]] == [(2, "starting")]
+    assert sorted(answer["running"]) == [row[0] for row in running]
+    assert [task["index"] for task in story.fetch("h1")] == [0, 1, 2]
+
+
 def test_old_news_changes_nothing(story: Story) -> None:
     job = story.running_job({"h1": 2, "h2": 1}, max_tasks=3)
     story.gone(job, 1, 0)

@@ -49,6 +49,9 @@ class MemoryLink:
         self.is_paused = False
         self.hangs = False
         self.fetches = 0
+        self.asked_in_full: list[bool] = []
+        #: Ids that are said to run, of tasks that were never told.
+        self.unknown: set[int] = set()
         self.moved = asyncio.Event()
         self.door: tuple[str, str] | None = None
         #: What each valid ticket is good for, by its hash.
@@ -98,7 +101,9 @@ class MemoryLink:
         terms = {"host_id": 1, "host": "h1", "incarnation": self.incarnation, "keep": keep}
         return msgspec.json.encode(terms)
 
-    async def fetch(self, incarnation: int, *, is_clear: bool, fence_s: float | None) -> bytes:
+    async def fetch(
+        self, incarnation: int, *, is_clear: bool, fence_s: float | None, is_full: bool
+    ) -> bytes:
         self._lose("call")
         if incarnation != self.incarnation:
             return b'{"stale":true}'
@@ -108,14 +113,22 @@ class MemoryLink:
             if row.state == "assigned":
                 row.state = "starting"
         self._lose("answer")
-        tasks = [self._task(key, row) for key, row in self.rows.items() if row.state != "ended"]
+        self.asked_in_full.append(is_full)
+        named = [(i, key, row) for i, (key, row) in enumerate(self.rows.items(), start=1)]
+        briefly = set() if is_full else {i for i, _, row in named if row.state == "running"}
+        tasks = [
+            self._task(i, key, row)
+            for i, key, row in named
+            if row.state != "ended" and i not in briefly
+        ]
         self.told_fence_s = fence_s
         answer = {"stale": False, "is_heartbeat": self.is_heartbeat, "fence_s": self.fence_s}
         answer |= {"heartbeat_s": self.heartbeat_s, "poll_s": 5.0, "is_paused": self.is_paused}
         answer |= self.sizes_mib
         if self.is_paused:
             return msgspec.json.encode({**answer, "tasks": []})
-        return msgspec.json.encode({**answer, "tasks": tasks})
+        running = [] if is_full else sorted(briefly | self.unknown)
+        return msgspec.json.encode({**answer, "tasks": tasks, "running": running})
 
     async def report(self, incarnation: int, reports: bytes) -> bytes:
         self._lose("call")
@@ -155,8 +168,8 @@ class MemoryLink:
         row.heard.append(report)
         row.state = "running" if report["event"] == "up" else "ended"
 
-    def _task(self, key: Key, row: Row) -> dict[str, Any]:
-        task = {**_names(key), "task_id": 7, "state": row.state}
+    def _task(self, task_id: int, key: Key, row: Row) -> dict[str, Any]:
+        task = {**_names(key), "task_id": task_id, "state": row.state}
         task |= {"grace_s": row.grace_s, "fence": row.fence}
         task |= {name: row.launch.get(name) for name in ("stdout", "stderr")}
         return task | ({"launch": row.launch} if row.state == "starting" else {})

@@ -266,6 +266,32 @@ async def test_a_worker_whose_incarnation_is_over_registers_again(
     assert link.incarnation == before + 2
 
 
+async def test_what_runs_is_told_in_full_once_and_kept_on_its_id_alone(
+    host: Host, link: MemoryLink
+) -> None:
+    kept = await link.until(link.add(*SLEEP), "running")
+    await link.until(link.add(*SLEEP), "running")
+    assert link.asked_in_full == [True] + [False] * (link.fetches - 1)
+    link.stop(kept)
+    await link.until(kept, "ended")
+    assert [row.events for row in link.rows.values()] == [["up", "gone"], ["up"]]
+
+
+async def test_what_runs_and_was_never_told_is_asked_for_in_full(
+    host: Host, link: MemoryLink
+) -> None:
+    row = await link.until(link.add(*SLEEP), "running")
+    link.unknown = {99}
+    before = len(link.asked_in_full)
+    link.bell.set()
+    async with asyncio.timeout(10):
+        while True not in link.asked_in_full[before:]:
+            await asyncio.sleep(0.01)
+    link.unknown = set()
+    await link.until(link.add(*SLEEP), "running")
+    assert row.events == ["up"]
+
+
 async def test_attempts_of_one_index_do_not_disturb_each_other(
     host: Host, link: MemoryLink
 ) -> None:

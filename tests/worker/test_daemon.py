@@ -161,7 +161,7 @@ async def test_a_second_worker_on_the_same_folder_is_refused(site: Site) -> None
 async def test_a_link_without_a_database_is_a_lost_connection() -> None:
     link = WorkerLink("postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(ConnectionError):
-        await link.fetch(1, is_clear=False, fence_s=None)
+        await link.fetch(1, is_clear=False, fence_s=None, is_full=True)
     await link.close()
 
 
