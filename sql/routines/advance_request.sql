@@ -55,7 +55,7 @@ begin
     select m.kind, m.id, m.version, p_now, m.job_id, m.attempt, m.source, p_event, m.target,
            p_actor, p_actor_id, m.reason,
            case when m.granted is not null then jsonb_build_object('tasks_granted', m.granted) end,
-           m.generation, p_epoch, (select xce.era())
+           m.generation, p_epoch, (select f.era from xce.fence f)
       from moved m;
     get diagnostics v_moved = row_count;
     if v_moved <> coalesce(cardinality(p_ids), 0) then

@@ -54,7 +54,7 @@ begin
                                  actor, actor_id, reason, detail, generation, epoch, era)
         select 'task', m.id, m.version, p_now, m.job_id, m.attempt, m.source, p_event, m.target,
                p_actor, p_actor_id, coalesce(m.facts ->> 'reason', m.facts ->> 'stop_cause'), m.facts,
-               j.generation, p_epoch, (select xce.era())
+               j.generation, p_epoch, (select f.era from xce.fence f)
           from moved m
           join xce.job j on j.id = m.job_id
     )

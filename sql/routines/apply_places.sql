@@ -29,7 +29,9 @@ begin
                              join jsonb_array_elements(p_decisions) as x on d.request_id = (x ->> 'request_id')::bigint
                             where x ->> 'do' = 'commit')
       order by h.id for no key update;
-    effects := row('{}'::bigint[], '{}'::bigint[], xce.free_hosts(effects, p_now))::xce.effects;
+    if (effects).ended <> '{}' or (effects).unheld <> '{}' then
+        effects := row('{}'::bigint[], '{}'::bigint[], xce.free_hosts(effects, p_now))::xce.effects;
+    end if;
     select coalesce(jsonb_object_agg(j.ordinal::text, j.code), '{}') into refused
       from xce.judge_requests(p_decisions, p_now) j
      where j.code is not null;

@@ -40,7 +40,7 @@ begin
                i.actor, i.actor_id,
                jsonb_build_object('tasks_asked', i.ask -> 'max', 'tasks_min', i.ask -> 'min',
                                   'task_indices', i.ask -> 'task_indices', 'hosts', i.ask -> 'hosts'),
-               j.generation, (select xce.era())
+               j.generation, (select f.era from xce.fence f)
           from made m
           join unnest(p_jobs, p_asks, p_actors, p_actor_ids) as i (job_id, ask, actor, actor_id) on i.job_id = m.job_id
           join xce.job j on j.id = m.job_id

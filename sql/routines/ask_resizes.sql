@@ -63,7 +63,9 @@ begin
         end if;
     end loop;
     return query select g.ordinal, g.answer from xce.accept_grows(v_grows, v_now) g;
-    perform xce.free_hosts(v_out, v_now);
+    if v_out.ended <> '{}' or v_out.unheld <> '{}' then
+        perform xce.free_hosts(v_out, v_now);
+    end if;
 end;
 $$;
 

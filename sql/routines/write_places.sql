@@ -143,7 +143,7 @@ begin
                              actor, detail, generation, epoch, era)
     select 'task', m.id, 1, p_now, m.job_id, m.attempt, 'none', 'assign', 'assigned', 'controller',
            jsonb_build_object('index', m.index, 'host_id', m.host_id, 'request_id', m.request_id),
-           j.generation, p_epoch, (select xce.era())
+           j.generation, p_epoch, (select f.era from xce.fence f)
       from made m
       join xce.job j on j.id = m.job_id;
 end;
