@@ -8,8 +8,6 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 declare
     v_decisions jsonb := p_plan -> 'decisions';

@@ -376,7 +376,7 @@ def test_a_host_keeps_and_gets_nothing_of_another(scene: Scene) -> None:
     scene.story.place(grow, {"h2": 1})
     tasks = scene.workers["h1"].fetch()
     assert {task["index"] for task in tasks} == {mine}
-    assert "launch" not in str(tasks)
+    assert [task["launch"] for task in tasks] == [None]
     assert scene.story.tasks(scene.job)[2] == "assigned"
 
 
