@@ -18,7 +18,7 @@ from psycopg import sql
 
 from tests.system.processes import Up, eventually, read, run, up
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 XCECLI = (sys.executable, "-m", "app.cli.main")
 
