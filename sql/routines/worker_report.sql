@@ -137,16 +137,17 @@ begin
     end if;
     perform xce.advance_tasks(v_ids, 'gone', 'worker', p_now, v_facts);
     if p_reports @> '[{"lost": true}]' then
-        perform xce.note_losses(xce.lost_with_host(p_reports, v_ids));
+        perform xce.note_losses(xce.lost_with_host(p_reports, v_ids, p_now));
     end if;
     return row(v_ids, '{}'::bigint[], array['xce_plan', 'xce_watch'])::xce.effects;
 end;
 $$;
 
 -- Purpose: of these tasks, those that were lost because their host was: its keeper ended them by the fence,
---   or it was started again since they were claimed. Any other loss is an end that nobody saw.
+--   it was started again since they were claimed, or it returned just now without them. Any other loss is
+--   an end that nobody saw, on a host that works.
 -- Locks: none.
-create or replace function xce.lost_with_host(p_reports jsonb, p_ids bigint[])
+create or replace function xce.lost_with_host(p_reports jsonb, p_ids bigint[], p_now timestamptz)
 returns bigint[]
 language sql
 stable
@@ -160,5 +161,9 @@ as $$
      where t.id = any (p_ids)
        and t.how = 'lost'
        and r.lost
-       and (r.by_fence or c.boot_id <> n.boot_id)
+       and (r.by_fence
+            or c.boot_id <> n.boot_id
+            or n.started_at > p_now - xce.seconds(xce.setting_value('silent_s'))
+               and exists (select from xce.history x
+                            where x.lifecycle = 'host' and x.row_id = h.id and x.event = 'returned' and x.at = n.started_at))
 $$;

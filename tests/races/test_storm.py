@@ -100,6 +100,8 @@ class Client:
     def submit(self) -> None:
         tasks = self._dice.randint(1, 3)
         body = JOB | {"tasks": tasks, "tasks_min": 1, "max_tasks": 6, "start_s": 2, "grace_s": 0}
+        policy = self._dice.choice(["requeue", "shrink", "exit"])
+        body |= {"on_host_loss": policy, "loss_grace_s": 0}
         call = self._call("/v1/jobs", body=body, key=self._key())
         for (answer,) in self._sky.ask(self._conn, "select xce.submit_job(%s)", Jsonb(call)):
             self._sky.count("submit", [answer])
@@ -323,7 +325,7 @@ class Leader:
     def run_chores(self) -> None:
         with self._sky.database.connect() as conn:
             while not self._sky.is_quiet.is_set():
-                for chore in ("sweep_silence", "sweep_deadlines", "settle_due"):
+                for chore in ("sweep_silence", "sweep_losses", "sweep_deadlines", "settle_due"):
                     self._sky.ask(conn, f"select xce.{chore}(%s)", self._sky.epoch)
                 self._sky.is_quiet.wait(0.02)
 
@@ -378,7 +380,10 @@ def prepared(database: Database, story: Story) -> Sky:
         story.host(host, cpus=24)
     story.user()
     story.user("root", is_operator=True)
-    story.conn.execute("update xce.setting set value = 1 where name = 'silent_s'")
+    # So short a fence that the seconds of slack are over when a host is lost.
+    brief = {"heartbeat_s": 0.3, "silent_s": 1, "fence_s": -4.5}
+    for name, value in brief.items():
+        story.conn.execute("update xce.setting set value = %s where name = %s", (value, name))
     story.conn.execute("update xce.setting set value = 300 where name = 'lease_s'")
     return Sky(database, story, epoch=story.lead())
 
@@ -426,6 +431,7 @@ def figures(story: Story) -> dict[str, Any]:
                (select count(*) from xce.resize_request) as requests,
                (select count(*) from xce.task) as tasks,
                (select count(*) from xce.history) as edges,
-               (select count(*) from xce.history where event = 'silent') as silences
+               (select count(*) from xce.history where event = 'silent') as silences,
+               (select count(*) from xce.history where event = 'lost') as losses
         """
     )[0]

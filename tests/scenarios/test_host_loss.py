@@ -100,6 +100,9 @@ def test_h17_a_host_that_comes_back_runs_one_copy(brief: Live, tmp_path: Path) -
     job = brief.running(*alone(tmp_path / "lock"), hosts=["h1"], grace_s=0)
     [first] = brief.processes_of(job)
     with cut_off(brief, "h1"):
+        await_state(brief, "h1", "lost")
+        # Whoever leads next goes on from what the database knows.
+        os.kill(brief.cluster.state["pids"]["controllers"][0], signal.SIGKILL)
         await_attempt(brief, job, 2, "pending")
         assert not is_alive(first)
     await_attempt(brief, job, 2)

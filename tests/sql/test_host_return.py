@@ -35,6 +35,22 @@ def test_29_after_a_reboot_what_ran_was_lost_with_its_host(story: Story) -> None
     assert last_event(story, job) == ("requeue", "host_lost: h2")
 
 
+@pytest.mark.parametrize(("after_s", "event"), [(1, "requeue"), (31, "start")])
+def test_29_what_a_lost_host_returned_without_was_lost_with_it_and_nothing_later(
+    story: Story, after_s: int, event: str
+) -> None:
+    job = story.running_job({"h1": 1, "h2": 1})
+    silence(story, "h2")
+    story.register("h2")
+    ago = f"- interval '{after_s} s'"
+    back = f"update xce.history set at = at {ago} where event = 'returned'"
+    story.conn.execute(back.encode())
+    began = f"update xce.incarnation set started_at = started_at {ago} where incarnation = 2"
+    story.conn.execute(began.encode())
+    story.gone(job, 1, None, lost=True)
+    assert last_event(story, job)[0] == event
+
+
 def test_29_so_it_was_where_the_host_came_back_before_it_was_lost(story: Story) -> None:
     job = story.running_job({"h1": 1, "h2": 1}, on_host_loss="exit")
     story.register("h2", boot="boot-2")
