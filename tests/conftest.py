@@ -1,5 +1,6 @@
 """The fixtures every test may ask for: a cluster, a transaction in it, a database of its own."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,11 @@ from tests.support.cluster import Cluster, Database
 
 def pytest_report_header() -> str:
     return f"database: {clusters.provider()}"
+
+
+# Whoever starts the tests in the background may have had Ctrl-C ignored, which every process that a
+# test starts and interrupts would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
