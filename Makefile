@@ -31,10 +31,9 @@ check: $(STAMP) ## format, lint, types, imports, generated files, locks
 	$(BIN)/python -m statemachines --check
 	@if grep -n '://' locks/*.txt; then echo 'A lock file names a host.' >&2; exit 1; fi
 
-# Three at a time on two processors, as many tests wait for processes; the tests of a file stay together,
-# because they share a cluster.
+# Two at a time; the tests of a file stay together, because they share a cluster.
 test: $(STAMP) ## all tests but the long ones; ARGS is handed to pytest (-n 0: one after the other)
-	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 soak: $(STAMP) ## the tests that take minutes
 	$(BIN)/pytest -m soak --timeout 1800 $(ARGS)
